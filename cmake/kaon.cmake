@@ -1,0 +1,115 @@
+# The few functions that the CMakeLists files are written in.
+
+set(KAON_SOURCE_DIR ${PROJECT_SOURCE_DIR}/src)
+set(KAON_WARNINGS -Wall -Wextra -Wshadow -Wnon-virtual-dtor -Wno-unused-parameter -Wno-missing-field-initializers)
+
+# kaon_layer(NAME [LINK public...] [PRIVATE_LINK private...]): src/NAME as a static library kaon::NAME, and one test
+# program for each foo_test.cpp in it.
+function(kaon_layer name)
+  cmake_parse_arguments(arg "" "" "LINK;PRIVATE_LINK" ${ARGN})
+  file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${KAON_SOURCE_DIR}/${name}/*.cpp)
+  file(GLOB_RECURSE tests CONFIGURE_DEPENDS ${KAON_SOURCE_DIR}/${name}/*_test.cpp)
+  list(REMOVE_ITEM sources "" ${tests})
+  add_library(kaon_${name} STATIC ${sources})
+  add_library(kaon::${name} ALIAS kaon_${name})
+  set_target_properties(kaon_${name} PROPERTIES EXPORT_NAME ${name} POSITION_INDEPENDENT_CODE ON)
+  target_include_directories(kaon_${name} PUBLIC
+    $<BUILD_INTERFACE:${KAON_SOURCE_DIR}> $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}/kaon>)
+  target_compile_features(kaon_${name} PUBLIC cxx_std_20)
+  # No contraction to FMA: results do not depend on the instruction set.
+  target_compile_options(kaon_${name} PRIVATE ${KAON_WARNINGS} -ffp-contract=off)
+  target_link_libraries(kaon_${name} PUBLIC ${arg_LINK} PRIVATE ${arg_PRIVATE_LINK})
+  set_property(GLOBAL APPEND PROPERTY KAON_LAYERS ${name})
+  if(KAON_TESTS)
+    foreach(test IN LISTS tests)
+      get_filename_component(stem ${test} NAME_WE)
+      kaon_test(${name}.${stem} ${test} LINK kaon_${name} ${arg_PRIVATE_LINK})
+    endforeach()
+  endif()
+endfunction()
+
+# kaon_test(NAME source... [LINK ...]): a GoogleTest program and its ctest.
+function(kaon_test name)
+  cmake_parse_arguments(arg "" "" "LINK" ${ARGN})
+  add_executable(${name} ${arg_UNPARSED_ARGUMENTS})
+  target_link_libraries(${name} PRIVATE ${arg_LINK} GTest::gtest_main)
+  target_compile_options(${name} PRIVATE ${KAON_WARNINGS})
+  target_compile_definitions(${name} PRIVATE KAON_SOURCE_DIR="${PROJECT_SOURCE_DIR}")
+  set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/tests)
+  kaon_executable(${name})
+  add_test(NAME ${name} COMMAND ${name})
+  set_tests_properties(${name} PROPERTIES TIMEOUT 600)
+endfunction()
+
+# What every program of ours gets: mimalloc as its allocator (page faults dominate convolutions otherwise).
+function(kaon_executable target)
+  if(KAON_MIMALLOC)
+    find_package(mimalloc REQUIRED CONFIG)
+    target_link_options(${target} BEFORE PRIVATE -Wl,--no-as-needed)
+    target_link_libraries(${target} PRIVATE mimalloc)
+  endif()
+endfunction()
+
+# kaon_registry(FOLDER TARGET t HEADER h REGISTRY type): each src/FOLDER/foo.cpp defines
+# `void register_foo(type&)`; this generates `register_all_<folder name>(type&)`, which calls them all.
+# EXTRA names further files of that kind, outside the folder.
+function(kaon_registry folder)
+  cmake_parse_arguments(arg "" "TARGET;HEADER;REGISTRY" "EXTRA" ${ARGN})
+  file(GLOB files CONFIGURE_DEPENDS ${KAON_SOURCE_DIR}/${folder}/*.cpp)
+  list(FILTER files EXCLUDE REGEX "_test\\.cpp$")
+  list(APPEND files ${arg_EXTRA})
+  get_filename_component(kind ${folder} NAME)
+  set(declarations "")
+  set(calls "")
+  foreach(file IN LISTS files)
+    get_filename_component(stem ${file} NAME_WE)
+    string(APPEND declarations "void register_${stem}(${arg_REGISTRY}&);\n")
+    string(APPEND calls "  register_${stem}(registry);\n")
+  endforeach()
+  set(generated ${CMAKE_CURRENT_BINARY_DIR}/${arg_TARGET}/${kind}_all.cpp)
+  file(CONFIGURE OUTPUT ${generated} @ONLY CONTENT
+"#include \"${arg_HEADER}\"
+namespace kaon {
+${declarations}
+void register_all_${kind}(${arg_REGISTRY}& registry) {
+${calls}}
+}  // namespace kaon
+")
+  target_sources(${arg_TARGET} PRIVATE ${generated} ${arg_EXTRA})
+endfunction()
+
+# Leaves one parallel_for backend in kaon_base (TSan does not understand libgomp).
+function(kaon_threads_backend)
+  get_target_property(sources kaon_base SOURCES)
+  if(KAON_THREADS STREQUAL "openmp")
+    find_package(OpenMP REQUIRED)
+    target_link_libraries(kaon_base PUBLIC OpenMP::OpenMP_CXX)
+    list(FILTER sources EXCLUDE REGEX "parallel_std\\.cpp$")
+  else()
+    find_package(Threads REQUIRED)
+    target_link_libraries(kaon_base PUBLIC Threads::Threads)
+    list(FILTER sources EXCLUDE REGEX "parallel_openmp\\.cpp$")
+  endif()
+  set_target_properties(kaon_base PROPERTIES SOURCES "${sources}")
+endfunction()
+
+function(kaon_install)
+  include(CMakePackageConfigHelpers)
+  get_property(layers GLOBAL PROPERTY KAON_LAYERS)
+  list(TRANSFORM layers PREPEND kaon_ OUTPUT_VARIABLE targets)
+  install(TARGETS ${targets} EXPORT kaonTargets ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR})
+  if(TARGET kaon)
+    install(TARGETS kaon RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
+  endif()
+  foreach(layer IN LISTS layers)
+    install(DIRECTORY ${KAON_SOURCE_DIR}/${layer} DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/kaon
+            FILES_MATCHING PATTERN "*.h" PATTERN "*-inl.h" EXCLUDE)
+  endforeach()
+  set(config_dir ${CMAKE_INSTALL_LIBDIR}/cmake/kaon)
+  install(EXPORT kaonTargets NAMESPACE kaon:: DESTINATION ${config_dir})
+  configure_package_config_file(${PROJECT_SOURCE_DIR}/cmake/kaonConfig.cmake.in
+    ${PROJECT_BINARY_DIR}/kaonConfig.cmake INSTALL_DESTINATION ${config_dir})
+  write_basic_package_version_file(${PROJECT_BINARY_DIR}/kaonConfigVersion.cmake COMPATIBILITY SameMinorVersion)
+  install(FILES ${PROJECT_BINARY_DIR}/kaonConfig.cmake ${PROJECT_BINARY_DIR}/kaonConfigVersion.cmake
+          DESTINATION ${config_dir})
+endfunction()

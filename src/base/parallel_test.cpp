@@ -1,0 +1,136 @@
+#include "base/parallel.h"
+
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <mutex>
+#include <set>
+#include <thread>
+#include <vector>
+
+#include "base/error.h"
+
+namespace kaon {
+namespace {
+
+/// Sets the thread count for one test.
+class Threads {
+ public:
+  explicit Threads(int count) : before_(thread_count()) { set_thread_count(count); }
+  ~Threads() { set_thread_count(before_); }
+
+ private:
+  int before_;
+};
+
+TEST(ParallelFor, CoversEveryIndexOnce) {
+  for (const int threads : {1, 2, 3, 7}) {
+    const Threads scope(threads);
+    for (const int64_t size : {1, 2, 9, 10, 11, 100, 1001}) {
+      for (const int64_t grain : {1, 10, 64}) {
+        std::vector<std::atomic<int>> seen(static_cast<size_t>(size));
+        std::atomic<int> pieces = 0;
+        parallel_for(5, 5 + size, grain, [&](int64_t begin, int64_t end) {
+          ++pieces;
+          EXPECT_LT(begin, end);
+          EXPECT_EQ((begin - 5) % grain, 0) << "a piece starts at a multiple of the grain";
+          for (int64_t i = begin; i < end; ++i) ++seen[static_cast<size_t>(i - 5)];
+        });
+        for (const auto& count : seen) ASSERT_EQ(count, 1);
+        EXPECT_EQ(pieces, std::min<int64_t>(threads, (size + grain - 1) / grain));
+      }
+    }
+  }
+}
+
+TEST(ParallelFor, EmptyRangeCallsNothing) {
+  const auto never = [](int64_t, int64_t) { FAIL() << "called for an empty range"; };
+  parallel_for(3, 3, 1, never);
+  parallel_for(4, 3, 1, never);
+}
+
+TEST(ParallelFor, AGrainBelowOneIsOne) {
+  int64_t sum = 0;
+  const Threads scope(1);
+  parallel_for(0, 4, 0, [&](int64_t begin, int64_t end) { sum += end - begin; });
+  EXPECT_EQ(sum, 4);
+}
+
+TEST(ParallelFor, UpToOneGrainRunsOnTheCaller) {
+  const Threads scope(4);
+  parallel_for(0, 64, 64, [caller = std::this_thread::get_id()](int64_t begin, int64_t end) {
+    EXPECT_EQ(std::this_thread::get_id(), caller);
+    EXPECT_EQ(end - begin, 64);
+  });
+}
+
+TEST(ParallelFor, UsesSeveralThreads) {
+  const Threads scope(2);
+  std::mutex mutex;
+  std::set<std::thread::id> threads;
+  parallel_for(0, 2, 1, [&](int64_t, int64_t) {
+    const std::lock_guard lock(mutex);
+    threads.insert(std::this_thread::get_id());
+  });
+  EXPECT_EQ(threads.size(), 2U);
+}
+
+TEST(ParallelFor, NestedCallsRunOnTheCallingThread) {
+  const Threads scope(3);
+  std::atomic<int64_t> sum = 0;
+  std::atomic<int> inner_calls = 0;
+  parallel_for(0, 3, 1, [&](int64_t begin, int64_t end) {
+    for (int64_t i = begin; i < end; ++i) {
+      parallel_for(0, 1000, 1, [&, thread = std::this_thread::get_id()](int64_t first, int64_t last) {
+        EXPECT_EQ(std::this_thread::get_id(), thread);
+        ++inner_calls;
+        sum += last - first;
+      });
+    }
+  });
+  EXPECT_EQ(sum, 3000);
+  EXPECT_EQ(inner_calls, 3);
+}
+
+TEST(ParallelFor, RethrowsOnTheCallerAndWorksAfterwards) {
+  const Threads scope(4);
+  std::atomic<int> finished = 0;
+  try {
+    parallel_for(0, 4, 1, [&](int64_t begin, int64_t) {
+      if (begin == 2) fail(ErrorCode::Numeric, "piece 2", "no good");
+      ++finished;
+    });
+    FAIL() << "the exception was lost";
+  } catch (const Error& error) {
+    EXPECT_STREQ(error.what(), "piece 2: no good");
+  }
+  EXPECT_EQ(finished, 3) << "the other pieces are completed, not abandoned";
+
+  std::atomic<int> pieces = 0;
+  parallel_for(0, 4, 1, [&](int64_t, int64_t) { ++pieces; });
+  EXPECT_EQ(pieces, 4) << "still parallel after an exception";
+}
+
+TEST(ParallelFor, OneOfManyExceptionsArrives) {
+  const Threads scope(4);
+  EXPECT_THROW(parallel_for(0, 4, 1, [](int64_t, int64_t) { fail(ErrorCode::Numeric, "", "each piece"); }), Error);
+}
+
+TEST(ParallelFor, ANestedExceptionArrives) {
+  const Threads scope(2);
+  EXPECT_THROW(parallel_for(0, 2, 1,
+                            [](int64_t, int64_t) {
+                              parallel_for(0, 8, 1, [](int64_t, int64_t) { fail(ErrorCode::Numeric, "", "inner"); });
+                            }),
+               Error);
+}
+
+TEST(ThreadCount, RejectsNonsense) {
+  const int before = thread_count();
+  EXPECT_GE(before, 1);
+  for (const int count : {-1, 0, 1025}) EXPECT_THROW(set_thread_count(count), Error) << count;
+  EXPECT_EQ(thread_count(), before);
+}
+
+}  // namespace
+}  // namespace kaon
