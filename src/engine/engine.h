@@ -1,0 +1,105 @@
+#pragma once
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "graph/graph.h"
+
+namespace kaon {
+
+class Program;
+class Plans;
+
+/// Values by name.
+using TensorMap = std::map<std::string, Tensor>;
+
+/// Sees a value; returns another of the same type and shape to be used in its place, or nothing.
+/// The tensor's bytes are on loan: they may change once the hook returns.
+using Hook = std::function<std::optional<Tensor>(const std::string& value, const Tensor& tensor)>;
+
+/// A place in the graph to look at: a value, or only what one node reads of it.
+struct Edge {
+  std::string value;
+  /// -1: the value itself, seen by every reader. Else the index of the node among the graph's nodes …
+  int64_t node = -1;
+  /// … and of its input.
+  int64_t input = 0;
+};
+
+class Hooks {
+ public:
+  void add(Edge edge, Hook hook) { hooks_.emplace_back(std::move(edge), std::move(hook)); }
+  void add(std::string value, Hook hook) { add(Edge{std::move(value)}, std::move(hook)); }
+  const std::vector<std::pair<Edge, Hook>>& all() const { return hooks_; }
+  bool empty() const { return hooks_.empty(); }
+
+ private:
+  std::vector<std::pair<Edge, Hook>> hooks_;
+};
+
+/// A run in progress: stops after any node, forks cheaply (copies share tensors), goes on. Values are freed at last use.
+class Frame {
+ public:
+  Frame(const Frame&);
+  Frame& operator=(const Frame&);
+  Frame(Frame&&) noexcept;
+  Frame& operator=(Frame&&) noexcept;
+  ~Frame();
+
+  /// Index of the node that runs next; node_count() when done.
+  int64_t position() const;
+  int64_t node_count() const;
+  bool done() const { return position() == node_count(); }
+  /// Runs the next node.
+  void step();
+  /// Runs all nodes before `node`.
+  void run_until(int64_t node);
+  void finish() { run_until(node_count()); }
+
+  /// A value that is alive now; throws InvalidInput when it is not made yet, already freed or unknown.
+  Tensor value(const std::string& name) const;
+  /// Replaces a value that is alive now.
+  void set(const std::string& name, const Tensor& tensor);
+  /// The graph's outputs; the frame must be done.
+  std::vector<Tensor> outputs() const;
+
+ private:
+  friend class Engine;
+  struct State;
+  explicit Frame(std::unique_ptr<State> state);
+  std::unique_ptr<State> state_;
+};
+
+/// A model made ready to run. Copies nothing of the weights; safe to use from one thread at a time.
+class Engine {
+ public:
+  /// Throws Unsupported with one message that lists every node it cannot run.
+  explicit Engine(Model model);
+  ~Engine();
+  Engine(Engine&&) noexcept;
+  Engine& operator=(Engine&&) noexcept;
+
+  const Model& model() const;
+
+  /// The graph's outputs, in its order. Fused and memory-planned; plans are cached by input shapes and hooked edges.
+  std::vector<Tensor> run(const TensorMap& inputs, const Hooks& hooks = {});
+  /// A run that can be stopped and forked. `keep` names values that must stay alive to the end.
+  Frame start(const TensorMap& inputs, const std::vector<std::string>& keep = {}) const;
+
+ private:
+  std::shared_ptr<const Program> program_;
+  std::unique_ptr<Plans> plans_;
+};
+
+/// The nodes of `model` that the engine cannot run, each as "Op 'name': reason".
+std::vector<std::string> unsupported_nodes(const Model& model);
+
+/// Evaluates one node on constants; what constant folding needs.
+std::vector<Tensor> evaluate_node(const Node& node, const Model& model, std::span<const Tensor> inputs);
+
+}  // namespace kaon

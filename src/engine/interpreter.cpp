@@ -1,0 +1,67 @@
+#include "engine/interpreter.h"
+
+namespace kaon {
+
+HookTable::HookTable(const Program& program, const Hooks& hooks) : program_(program) {
+  for (const auto& [edge, hook] : hooks.all()) {
+    const int32_t id = program.find_value(edge.value);
+    if (id < 0) fail(ErrorCode::InvalidInput, edge.value, "a hook is on this value, which the model does not have");
+    if (edge.node < 0) {
+      on_value_[id].push_back(&hook);
+      continue;
+    }
+    const auto& steps = program.steps();
+    const auto node = static_cast<size_t>(edge.node);
+    const auto input = static_cast<size_t>(edge.input);
+    if (node >= steps.size() || input >= steps[node].inputs.size() || steps[node].inputs[input] != id) {
+      fail(ErrorCode::InvalidInput, edge.value, "node {} does not read this value as its input {}", edge.node, edge.input);
+    }
+    on_edge_[{edge.node, edge.input}].push_back(&hook);
+  }
+}
+
+bool HookTable::on_edges_of(int64_t node) const {
+  const auto it = on_edge_.lower_bound({node, 0});
+  return it != on_edge_.end() && it->first.first == node;
+}
+
+void HookTable::value_made(int32_t id, Value& value) const {
+  const auto it = on_value_.find(id);
+  if (it != on_value_.end()) apply(it->second, id, value);
+}
+
+void HookTable::edge_read(int64_t node, int64_t input, Value& value) const {
+  const auto it = on_edge_.find({node, input});
+  if (it == on_edge_.end()) return;
+  apply(it->second, program_.steps()[static_cast<size_t>(node)].inputs[static_cast<size_t>(input)], value);
+}
+
+void HookTable::apply(const std::vector<const Hook*>& hooks, int32_t id, Value& value) const {
+  if (!value.defined()) return;
+  const std::string& name = program_.value_names()[static_cast<size_t>(id)];
+  for (const Hook* hook : hooks) {
+    if (const std::optional<Tensor> other = (*hook)(name, to_tensor(value))) value = to_value(*other);
+  }
+}
+
+std::vector<Tensor> interpret(const Program& program, std::vector<Value> table, const Hooks& hooks) {
+  const HookTable hooked(program, hooks);
+  for (size_t id = 0; id < table.size(); ++id) hooked.value_made(static_cast<int32_t>(id), table[id]);
+  for (size_t i = 0; i < program.steps().size(); ++i) {
+    const auto node = static_cast<int64_t>(i);
+    InputEdit edit;
+    if (hooked.on_edges_of(node)) {
+      edit = [&](size_t input, Value& value) { hooked.edge_read(node, static_cast<int64_t>(input), value); };
+    }
+    program.run_step(i, table, edit);
+    for (const int32_t id : program.steps()[i].outputs) {
+      if (id >= 0) hooked.value_made(id, table[static_cast<size_t>(id)]);
+    }
+    for (const int32_t id : program.steps()[i].dead) table[static_cast<size_t>(id)] = {};
+  }
+  std::vector<Tensor> outputs;
+  for (const int32_t id : program.outputs()) outputs.push_back(to_tensor(table[static_cast<size_t>(id)]));
+  return outputs;
+}
+
+}  // namespace kaon

@@ -1,0 +1,91 @@
+#include "engine/op.h"
+
+#include "engine/program.h"
+
+namespace kaon {
+
+void register_all_ops(OpRegistry& registry);  // generated from ops/*.cpp
+
+namespace {
+
+/// ATen's messages carry a C++ backtrace behind the first line.
+std::string first_line(const std::string& text) { return text.substr(0, text.find('\n')); }
+
+}  // namespace
+
+void run_kernel(const Kernel& kernel, Call& call, const Node& node) {
+  try {
+    kernel(call);
+  } catch (const Error& error) {
+    if (error.where() == node.label()) throw;
+    fail(error.code(), node.label(), "{}", error.what());
+  } catch (const c10::Error& error) {
+    fail(ErrorCode::InvalidInput, node.label(), "{}", first_line(error.what_without_backtrace()));
+  } catch (const std::exception& error) {
+    fail(ErrorCode::InvalidInput, node.label(), "{}", first_line(error.what()));
+  }
+}
+
+const Value& Call::value(size_t input) const {
+  if (!has(input)) fail(ErrorCode::InvalidInput, fmt::format("input {}", input), "this input is missing");
+  return *inputs_[input];
+}
+
+std::vector<int64_t> Call::ints(size_t input) const {
+  const at::Tensor flat = in(input).to(at::kLong).contiguous();
+  return {flat.data_ptr<int64_t>(), flat.data_ptr<int64_t>() + flat.numel()};
+}
+
+void Call::out(size_t output, at::Tensor tensor) {
+  const DType type = natural_type(tensor.scalar_type());
+  out(output, Value{std::move(tensor), type});
+}
+
+void Call::out(size_t output, at::Tensor tensor, DType type) { out(output, make_value(std::move(tensor), type)); }
+
+void Call::out(size_t output, Value value) {
+  if (wants(output)) outputs_[output] = std::move(value);
+}
+
+const Tensor* OpInfo::constant(size_t input) const {
+  return has_input(input) ? builder_.constant(node_.inputs[input]) : nullptr;
+}
+
+Subgraph OpInfo::subgraph(const std::string& attribute) const { return builder_.subgraph(node_, attribute); }
+
+void OpInfo::unsupported(const std::string& reason) const {
+  throw Error(ErrorCode::Unsupported, reason, node_.label());
+}
+
+void OpRegistry::add(const std::string& name, KernelMaker maker, const std::string& domain) {
+  if (!makers_.emplace(std::pair(domain, name), std::move(maker)).second) {
+    fail(ErrorCode::Internal, name, "this operator is registered twice");
+  }
+}
+
+void OpRegistry::add_simple(const std::string& name, Kernel kernel, const std::string& domain) {
+  add(name, [kernel = std::move(kernel)](const OpInfo&) { return kernel; }, domain);
+}
+
+const KernelMaker* OpRegistry::find(const std::string& domain, const std::string& name) const {
+  const auto it = makers_.find({domain == "ai.onnx" ? "" : domain, name});
+  return it == makers_.end() ? nullptr : &it->second;
+}
+
+std::vector<std::pair<std::string, std::string>> OpRegistry::names() const {
+  std::vector<std::pair<std::string, std::string>> names;
+  names.reserve(makers_.size());
+  for (const auto& [key, maker] : makers_) names.push_back(key);
+  return names;
+}
+
+const OpRegistry& operators() {
+  static const OpRegistry kRegistry = [] {
+    OpRegistry registry;
+    register_all_ops(registry);
+    return registry;
+  }();
+  return kRegistry;
+}
+
+}  // namespace kaon

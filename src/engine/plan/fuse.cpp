@@ -1,0 +1,262 @@
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <optional>
+
+#include "engine/plan/plan_op.h"
+
+namespace kaon {
+
+int32_t PlanGraph::add_value(ValueFacts facts) {
+  values.push_back(std::move(facts));
+  is_output.push_back(false);
+  return static_cast<int32_t>(values.size()) - 1;
+}
+
+int32_t PlanGraph::add_constant(at::Tensor tensor) {
+  ValueFacts facts;
+  facts.shape.assign(tensor.sizes().begin(), tensor.sizes().end());
+  facts.type = DType::Float32;
+  facts.is_static = true;
+  facts.constant = {tensor.contiguous(), DType::Float32};
+  return add_value(std::move(facts));
+}
+
+std::optional<float> PlanGraph::scalar(int32_t id) const {
+  if (id < 0) return std::nullopt;
+  const ValueFacts& value = facts(id);
+  if (!value.is_static || value.type != DType::Float32 || value.constant.tensor.numel() != 1) return std::nullopt;
+  return value.constant.tensor.data_ptr<float>()[0];
+}
+
+std::optional<std::pair<float, float>> clip_bounds(const PlanGraph& graph, const PlanOp& op) {
+  float low = std::numeric_limits<float>::lowest();
+  float high = std::numeric_limits<float>::max();
+  if (op.node->find("min") != nullptr || op.node->find("max") != nullptr) {
+    return std::pair(op.node->get_float("min", low), op.node->get_float("max", high));
+  }
+  if (op.inputs.size() > 1 && op.inputs[1] >= 0) {
+    const std::optional<float> bound = graph.scalar(op.inputs[1]);
+    if (!bound) return std::nullopt;
+    low = *bound;
+  }
+  if (op.inputs.size() > 2 && op.inputs[2] >= 0) {
+    const std::optional<float> bound = graph.scalar(op.inputs[2]);
+    if (!bound) return std::nullopt;
+    high = *bound;
+  }
+  return std::pair(low, high);
+}
+
+namespace {
+
+using dnnl::algorithm;
+
+class Fuser {
+ public:
+  explicit Fuser(PlanGraph& graph) : graph_(graph), gone_(graph.ops.size()) { count_readers(); }
+
+  void run() {
+    for (size_t i = 0; i < graph_.ops.size(); ++i) {
+      const PlanOp& op = graph_.ops[i];
+      if (gone_[i] || !(op.is("Conv") || op.is("ConvTranspose") || op.is("Gemm") || op.is("MatMul"))) continue;
+      if (graph_.facts(op.outputs[0]).type != DType::Float32) continue;
+      while (absorb_next(i)) {
+      }
+    }
+    std::vector<PlanOp> kept;
+    for (size_t i = 0; i < graph_.ops.size(); ++i) {
+      if (!gone_[i]) kept.push_back(std::move(graph_.ops[i]));
+    }
+    std::stable_sort(kept.begin(), kept.end(), [](const PlanOp& a, const PlanOp& b) { return a.position < b.position; });
+    graph_.ops = std::move(kept);
+  }
+
+ private:
+  void count_readers() {
+    readers_.resize(graph_.values.size());
+    for (size_t i = 0; i < graph_.ops.size(); ++i) {
+      for (const int32_t id : graph_.ops[i].inputs) {
+        if (id < 0) continue;
+        std::vector<size_t>& readers = readers_[static_cast<size_t>(id)];
+        if (readers.empty() || readers.back() != i) readers.push_back(i);
+      }
+    }
+  }
+
+  const std::vector<size_t>& readers(int32_t id) const { return readers_[static_cast<size_t>(id)]; }
+
+  /// The one op that reads `id`, or -1 when there are others or the caller gets the value.
+  int64_t only_reader(int32_t id) const {
+    if (graph_.is_output[static_cast<size_t>(id)] || readers(id).size() != 1) return -1;
+    return static_cast<int64_t>(readers(id)[0]);
+  }
+
+  int32_t other_input(const PlanOp& op, int32_t id) const { return op.inputs[0] == id ? op.inputs[1] : op.inputs[0]; }
+
+  bool is_binary_with(const PlanOp& op, std::string_view name, int32_t id, std::optional<float> value) const {
+    return op.is(name) && op.inputs.size() == 2 && value && graph_.scalar(other_input(op, id)) == value;
+  }
+
+  void take(size_t into, std::initializer_list<size_t> taken, int32_t output, std::vector<PostOp> post) {
+    PlanOp& op = graph_.ops[into];
+    for (const size_t i : taken) {
+      gone_[i] = true;
+      op.position = std::max(op.position, graph_.ops[i].position);
+    }
+    for (PostOp& one : post) {
+      // A dynamic operand is read at this op now.
+      if (one.operand >= 0 && static_cast<size_t>(one.operand) < readers_.size()) {
+        for (size_t& reader : readers_[static_cast<size_t>(one.operand)]) {
+          if (std::find(taken.begin(), taken.end(), reader) != taken.end()) reader = into;
+        }
+      }
+      op.post.push_back(one);
+    }
+    op.outputs = {output};
+  }
+
+  bool absorb_next(size_t index) {
+    const int32_t value = graph_.ops[index].outputs[0];
+    if (absorb_pattern(index, value)) return true;
+    const int64_t reader = only_reader(value);
+    if (reader < 0) return false;
+    const PlanOp& next = graph_.ops[static_cast<size_t>(reader)];
+    if (next.hook >= 0 || next.outputs.size() != 1 || next.inputs[0] < 0) return false;
+    if (graph_.facts(next.outputs[0]).type != DType::Float32) return false;
+    if (graph_.facts(next.outputs[0]).shape != graph_.facts(value).shape) return false;
+    const auto add = [&](std::vector<PostOp> post) {
+      take(index, {static_cast<size_t>(reader)}, next.outputs[0], std::move(post));
+      return true;
+    };
+    if (next.is("Relu")) return add({{algorithm::eltwise_relu, 0, 0}});
+    if (next.is("LeakyRelu")) return add({{algorithm::eltwise_relu, next.node->get_float("alpha", 0.01F), 0}});
+    if (next.is("Sigmoid")) return add({{algorithm::eltwise_logistic, 0, 0}});
+    if (next.is("Tanh")) return add({{algorithm::eltwise_tanh, 0, 0}});
+    if (next.is("HardSwish")) return add({{algorithm::eltwise_hardswish, 0, 0}});
+    if (next.is("HardSigmoid")) {
+      return add({{algorithm::eltwise_linear, next.node->get_float("alpha", 0.2F), next.node->get_float("beta", 0.5F)},
+                  {algorithm::eltwise_clip, 0, 1}});
+    }
+    if (next.is("Clip") && next.inputs[0] == value) {
+      const auto bounds = clip_bounds(graph_, next);
+      return bounds && add({{algorithm::eltwise_clip, bounds->first, bounds->second}});
+    }
+    if (next.is("BatchNormalization")) return absorb_batch_norm(index, static_cast<size_t>(reader), value);
+    if (next.is("Add") || next.is("Mul") || next.is("Sub") || next.is("Div")) {
+      return absorb_binary(index, static_cast<size_t>(reader), value);
+    }
+    return false;
+  }
+
+  /// x·clip(x + 3, 0, 6) / 6 and x·sigmoid(x), spelled out.
+  bool absorb_pattern(size_t index, int32_t x) {
+    if (graph_.is_output[static_cast<size_t>(x)] || readers(x).size() != 2) return false;
+    const size_t first = readers(x)[0];
+    const size_t mul = readers(x)[1];
+    const PlanOp& gate = graph_.ops[first];
+    const PlanOp& product = graph_.ops[mul];
+    if (!product.is("Mul") || product.inputs[0] == product.inputs[1]) return false;
+    if (gate.is("Sigmoid") && other_input(product, x) == gate.outputs[0] && only_reader(gate.outputs[0]) >= 0) {
+      take(index, {first, mul}, product.outputs[0], {{algorithm::eltwise_swish, 1, 0}});
+      return true;
+    }
+    if (gate.is("HardSigmoid") && other_input(product, x) == gate.outputs[0] && only_reader(gate.outputs[0]) >= 0 &&
+        std::abs(gate.node->get_float("alpha", 0.2F) - 1.0F / 6) < 1e-6F && gate.node->get_float("beta", 0.5F) == 0.5F) {
+      take(index, {first, mul}, product.outputs[0], {{algorithm::eltwise_hardswish, 0, 0}});
+      return true;
+    }
+    if (!is_binary_with(gate, "Add", x, 3.0F)) return false;
+    const int64_t clip = only_reader(gate.outputs[0]);
+    if (clip < 0 || !graph_.ops[static_cast<size_t>(clip)].is("Clip")) return false;
+    const PlanOp& clipped = graph_.ops[static_cast<size_t>(clip)];
+    if (clip_bounds(graph_, clipped) != std::pair(0.0F, 6.0F)) return false;
+    if (only_reader(clipped.outputs[0]) != static_cast<int64_t>(mul)) return false;
+    const int64_t last = only_reader(product.outputs[0]);
+    if (last < 0) return false;
+    const PlanOp& scaled = graph_.ops[static_cast<size_t>(last)];
+    const bool sixth = (is_binary_with(scaled, "Div", product.outputs[0], 6.0F) && scaled.inputs[0] == product.outputs[0]) ||
+                       is_binary_with(scaled, "Mul", product.outputs[0], 1.0F / 6);
+    if (!sixth) return false;
+    take(index, {first, static_cast<size_t>(clip), mul, static_cast<size_t>(last)}, scaled.outputs[0],
+         {{algorithm::eltwise_hardswish, 0, 0}});
+    return true;
+  }
+
+  bool absorb_batch_norm(size_t index, size_t reader, int32_t value) {
+    const PlanOp& norm = graph_.ops[reader];
+    if (norm.inputs.size() != 5 || norm.node->get_int("training_mode", 0) != 0) return false;
+    for (size_t i = 1; i < 5; ++i) {
+      const ValueFacts& facts = graph_.facts(norm.inputs[i]);
+      if (!facts.is_static || facts.type != DType::Float32 || facts.shape.size() != 1) return false;
+    }
+    const auto parameter = [&](size_t i) { return graph_.facts(norm.inputs[i]).constant.tensor.to(at::kDouble); };
+    const double epsilon = norm.node->get_float("epsilon", 1e-5F);
+    const at::Tensor scale = parameter(1) / (parameter(4) + epsilon).sqrt();
+    const at::Tensor shift = (parameter(2) - parameter(3) * scale).to(at::kFloat);
+    const int32_t output = norm.outputs[0];
+    PlanOp& op = graph_.ops[index];
+    if (op.is("Conv") && op.post.empty() && op.fold_scale < 0) {
+      op.fold_scale = graph_.add_constant(scale.to(at::kFloat));
+      op.fold_shift = graph_.add_constant(shift);
+      take(index, {reader}, output, {});
+      return true;
+    }
+    std::vector<int64_t> along_channels(graph_.facts(value).shape.size(), 1);
+    along_channels[1] = -1;
+    const int32_t scale_value = graph_.add_constant(scale.to(at::kFloat).reshape(along_channels));
+    const int32_t shift_value = graph_.add_constant(shift.reshape(along_channels));
+    take(index, {reader}, output, {{algorithm::binary_mul, 0, 0, scale_value}, {algorithm::binary_add, 0, 0, shift_value}});
+    return true;
+  }
+
+  bool absorb_binary(size_t index, size_t reader, int32_t value) {
+    const PlanOp& next = graph_.ops[reader];
+    if (next.inputs.size() != 2 || next.inputs[0] == next.inputs[1]) return false;
+    if ((next.is("Sub") || next.is("Div")) && next.inputs[0] != value) return false;
+    const int32_t operand = other_input(next, value);
+    const int32_t output = next.outputs[0];
+    if (const std::optional<float> number = graph_.scalar(operand)) {
+      PostOp linear{algorithm::eltwise_linear, 1, 0};
+      if (next.is("Add")) linear.beta = *number;
+      if (next.is("Sub")) linear.beta = -*number;
+      if (next.is("Mul")) linear.alpha = *number;
+      if (next.is("Div")) linear.alpha = 1 / *number;
+      take(index, {reader}, output, {linear});
+      return true;
+    }
+    if (!(next.is("Add") || next.is("Mul"))) return false;
+    const ValueFacts& facts = graph_.facts(operand);
+    if (facts.type != DType::Float32) return false;
+    const Shape& shape = graph_.facts(value).shape;
+    const bool full = facts.shape == shape;
+    if (!full && !(facts.is_static && along_one_axis(facts.shape, shape, graph_.ops[index]))) return false;
+    const auto dynamic_operands = std::count_if(graph_.ops[index].post.begin(), graph_.ops[index].post.end(),
+                                                [&](const PostOp& p) { return p.operand >= 0 && !graph_.facts(p.operand).is_static; });
+    if (full && !facts.is_static && dynamic_operands > 0) return false;
+    take(index, {reader}, output, {{next.is("Add") ? algorithm::binary_add : algorithm::binary_mul, 0, 0, operand}});
+    return true;
+  }
+
+  /// Whether `operand` varies along the channels of a convolution, or the columns of a product, alone.
+  static bool along_one_axis(const Shape& operand, const Shape& shape, const PlanOp& op) {
+    if (operand.size() > shape.size()) return false;
+    const size_t axis = op.is("Conv") || op.is("ConvTranspose") ? 1 : shape.size() - 1;
+    const size_t missing = shape.size() - operand.size();
+    for (size_t i = 0; i < operand.size(); ++i) {
+      const int64_t wanted = i + missing == axis ? shape[axis] : 1;
+      if (operand[i] != wanted) return false;
+    }
+    return missing <= axis;
+  }
+
+  PlanGraph& graph_;
+  std::vector<bool> gone_;
+  std::vector<std::vector<size_t>> readers_;
+};
+
+}  // namespace
+
+void fuse(PlanGraph& graph) { Fuser(graph).run(); }
+
+}  // namespace kaon

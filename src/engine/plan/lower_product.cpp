@@ -1,0 +1,336 @@
+// Convolutions and matrix products on oneDNN, with what was fused into them as post-ops.
+#include <algorithm>
+#include <string_view>
+
+#include "engine/plan/lowering.h"
+#include "engine/window.h"
+
+namespace kaon {
+
+namespace {
+
+using dnnl::memory;
+
+Desc any_layout(const Shape& shape) { return {shape, memory::data_type::f32, memory::format_tag::any}; }
+
+bool is_eltwise(dnnl::algorithm algorithm) {
+  return algorithm != dnnl::algorithm::binary_add && algorithm != dnnl::algorithm::binary_mul;
+}
+
+/// `shape` with leading ones up to `rank`.
+Shape padded_rank(const Shape& shape, size_t rank) {
+  Shape padded(rank - std::min(rank, shape.size()), 1);
+  padded.insert(padded.end(), shape.begin(), shape.end());
+  return padded;
+}
+
+/// A constant's shape as a post-op wants it: the rank of `dims`, which may have merged leading axes.
+Shape operand_dims(const Shape& operand, const Shape& dims) {
+  if (element_count(operand) == element_count(dims)) return dims;
+  Shape inner = operand;
+  while (inner.size() > dims.size() && inner.front() == 1) inner.erase(inner.begin());
+  return padded_rank(inner, dims.size());
+}
+
+bool is_usable(const dnnl::primitive_desc& description) {
+  return description.get(true) != nullptr && !std::string_view(description.impl_info_str()).starts_with("ref");
+}
+
+}  // namespace
+
+/// The slot of `value` in `desc`, which may describe a row-major value under merged axes.
+int32_t Lowering::request_as(int32_t value, const Desc& desc) {
+  return desc.dims() == facts(value).shape ? request(value, desc) : request_plain(value);
+}
+
+int32_t Lowering::define_as(int32_t value, const Desc& desc) {
+  return desc.dims() == facts(value).shape ? define(value, desc) : define_plain(value);
+}
+
+/// A residual operand that dies here and may therefore be accumulated into; -1 when there is none.
+int32_t Lowering::sum_candidate(const PlanOp& op) {
+  for (const PostOp& post : op.post) {
+    if (post.algorithm != dnnl::algorithm::binary_add || facts(post.operand).is_static) continue;
+    const int32_t slot = first_form(post.operand).slot;
+    const std::vector<int32_t>& held = holders_.at(out_.slots[static_cast<size_t>(slot)].root);
+    const bool also_input = std::any_of(op.inputs.begin(), op.inputs.end(), [&](int32_t id) {
+      return std::find(held.begin(), held.end(), id) != held.end();
+    });
+    return !also_input && may_overwrite(slot, op) ? post.operand : -1;
+  }
+  return -1;
+}
+
+/// Post-ops for a result laid out as `destination`; the value `sum` is accumulated into, others are read.
+Lowering::PostPlan Lowering::post_plan(const PlanOp& op, const Desc& destination, int32_t sum) const {
+  PostPlan plan;
+  dnnl::post_ops posts;
+  const Shape dims = destination.dims();
+  for (const PostOp& post : op.post) {
+    if (is_eltwise(post.algorithm)) {
+      posts.append_eltwise(1, post.algorithm, post.alpha, post.beta);
+    } else if (post.operand == sum) {
+      posts.append_sum();
+    } else {
+      const ValueFacts& operand = facts(post.operand);
+      const Desc desc = operand.is_static ? plain_desc(operand_dims(operand.shape, dims)) : destination;
+      plan.operands.push_back({DNNL_ARG_ATTR_MULTIPLE_POST_OP(posts.len()) | DNNL_ARG_SRC_1, post.operand, desc});
+      posts.append_binary(post.algorithm, desc);
+    }
+  }
+  plan.attr.set_post_ops(posts);
+  return plan;
+}
+
+/// The post-ops as primitives of their own, in place on the first form of `value`.
+void Lowering::post_ops_apart(const PlanOp& op, int32_t value) {
+  const Form form = state(value).forms.front();
+  const Shape dims = form.desc.dims();
+  const auto binary = [&](dnnl::algorithm algorithm, int32_t operand, const Shape& operand_shape) {
+    auto action_desc = facts(operand).is_static ? plain_desc(operand_shape) : form.desc;
+    auto action = std::make_unique<DnnlAction>(dnnl::binary({{algorithm, form.desc, action_desc, form.desc}, dnnl_cpu()}));
+    action->slot(DNNL_ARG_SRC_0, form.desc, form.slot);
+    action->slot(DNNL_ARG_DST, form.desc, form.slot);
+    const int32_t other = facts(operand).is_static ? request_plain(operand) : request(operand, form.desc);
+    action->slot(DNNL_ARG_SRC_1, action_desc, other);
+    emit(std::move(action), {form.slot, other}, {form.slot});
+  };
+  if (op.fold_scale >= 0) {
+    Shape along_channels(dims.size(), 1);
+    along_channels[1] = dims[1];
+    binary(dnnl::algorithm::binary_mul, op.fold_scale, along_channels);
+    binary(dnnl::algorithm::binary_add, op.fold_shift, along_channels);
+  }
+  for (const PostOp& post : op.post) {
+    if (is_eltwise(post.algorithm)) {
+      emit_eltwise(post.algorithm, post.alpha, post.beta, form.desc, form.slot, form.slot);
+    } else {
+      binary(post.algorithm, post.operand, operand_dims(facts(post.operand).shape, dims));
+    }
+  }
+}
+
+bool Lowering::emit_product(const PlanOp& op, const Product& product) {
+  const int32_t y = op.outputs[0];
+  const dnnl::primitive_desc bare = product.describe(product.destination, {});
+  if (!is_usable(bare)) return false;
+  const Desc natural = bare.query_md(dnnl::query::dst_md);
+  bool apart = false;
+  int32_t sum = sum_candidate(op);
+  Desc destination = natural;
+  PostPlan posts;
+  dnnl::primitive_desc chosen = bare;
+  const auto try_with = [&](const Desc& desc, int32_t sum_value) {
+    posts = post_plan(op, desc, sum_value);
+    chosen = product.describe(desc, posts.attr);
+    destination = desc;
+    return is_usable(chosen);
+  };
+  if (sum >= 0) {
+    const Form& form = first_form(sum);
+    const bool same_dims = form.desc.dims() == natural.dims();
+    const bool fits = same_dims ? true : form.desc == plain_desc(facts(sum).shape) && natural == plain_desc(natural.dims());
+    if (!fits || !try_with(same_dims ? form.desc : natural, sum)) sum = -1;
+  }
+  if (sum < 0 && !op.post.empty() && !try_with(natural, -1)) {
+    apart = true;
+    posts = {};
+    chosen = bare;
+    destination = natural;
+  }
+
+  auto action = std::make_unique<DnnlAction>(dnnl::primitive(chosen));
+  std::vector<int32_t> read;
+  const Desc source_desc = chosen.query_md(dnnl::query::src_md);
+  read.push_back(request_as(product.source, source_desc));
+  action->slot(DNNL_ARG_SRC, source_desc, read.back());
+  const Desc weights_desc = chosen.query_md(dnnl::query::weights_md);
+  if (product.weights.defined()) {
+    action->fixed(DNNL_ARG_WEIGHTS, packed_.pack(product.weights, product.weights_desc, weights_desc));
+  } else {
+    read.push_back(request_as(product.weights_value, weights_desc));
+    action->slot(DNNL_ARG_WEIGHTS, weights_desc, read.back());
+  }
+  if (product.bias.defined()) {
+    const Desc bias_desc = chosen.query_md(dnnl::query::weights_md, 1);
+    action->fixed(DNNL_ARG_BIAS, packed_.pack(product.bias, bias_desc, bias_desc));
+  }
+  for (const PostPlan::Operand& operand : posts.operands) {
+    if (facts(operand.value).is_static) {
+      action->fixed(operand.argument, packed_.pack(facts(operand.value).constant.tensor, operand.desc, operand.desc));
+    } else {
+      read.push_back(request_as(operand.value, operand.desc));
+      action->slot(operand.argument, operand.desc, read.back());
+    }
+  }
+  int32_t result = -1;
+  if (sum >= 0) {
+    const Form form = first_form(sum);
+    result = alias_slot(y, form.slot);
+    add_form(y, destination.dims() == facts(y).shape ? destination : plain_desc(facts(y).shape), result);
+  } else {
+    result = define_as(y, destination);
+  }
+  action->slot(DNNL_ARG_DST, destination, result);
+  for (const int32_t slot : read) touch(slot);
+  emit(std::move(action), {}, {result});
+  if (apart) post_ops_apart(op, y);
+  return true;
+}
+
+bool Lowering::lower_conv(const PlanOp& op) {
+  const int32_t x = op.inputs[0];
+  const int32_t w = op.inputs[1];
+  const int32_t b = op.inputs.size() > 2 ? op.inputs[2] : -1;
+  if (!is_float(x) || !is_static_float(w) || (b >= 0 && !is_static_float(b))) return false;
+  const Shape x_shape = facts(x).shape;
+  const Shape w_shape = facts(w).shape;
+  if (x_shape.size() < 3 || x_shape.size() > 5) return false;
+  const Window window = Window::of(*op.node, x_shape, {w_shape.begin() + 2, w_shape.end()});
+  const int64_t groups = op.node->get_int("group", 1);
+
+  Product product;
+  product.source = x;
+  product.weights = facts(w).constant.tensor;
+  if (b >= 0) product.bias = facts(b).constant.tensor;
+  if (op.fold_scale >= 0) {
+    const at::Tensor scale = facts(op.fold_scale).constant.tensor;
+    std::vector<int64_t> along_outputs(w_shape.size(), 1);
+    along_outputs[0] = -1;
+    product.weights = (product.weights * scale.reshape(along_outputs)).contiguous();
+    const at::Tensor shift = facts(op.fold_shift).constant.tensor;
+    product.bias = b >= 0 ? (product.bias * scale + shift).contiguous() : shift;
+  }
+  Shape grouped = w_shape;
+  if (groups > 1) {
+    grouped[0] /= groups;
+    grouped.insert(grouped.begin(), groups);
+  }
+  product.weights_desc = plain_desc(grouped);
+  product.destination = any_layout(facts(op.outputs[0]).shape);
+  Shape dilations = window.dilations;
+  for (int64_t& dilation : dilations) --dilation;
+  const Desc bias_desc = product.bias.defined() ? plain_desc({w_shape[0]}) : Desc();
+  product.describe = [=](const Desc& destination, const dnnl::primitive_attr& attr) -> dnnl::primitive_desc {
+    const auto form = bias_desc.is_zero()
+                          ? dnnl::convolution_forward::desc(dnnl::prop_kind::forward_inference, dnnl::algorithm::convolution_direct,
+                                                            any_layout(x_shape), any_layout(grouped), destination, window.strides,
+                                                            dilations, window.pads_begin, window.pads_end)
+                          : dnnl::convolution_forward::desc(dnnl::prop_kind::forward_inference, dnnl::algorithm::convolution_direct,
+                                                            any_layout(x_shape), any_layout(grouped), bias_desc, destination,
+                                                            window.strides, dilations, window.pads_begin, window.pads_end);
+    return dnnl::convolution_forward::primitive_desc(form, attr, dnnl_cpu(), true);
+  };
+  return emit_product(op, product);
+}
+
+bool Lowering::lower_conv_transpose(const PlanOp& op) {
+  const int32_t x = op.inputs[0];
+  const int32_t w = op.inputs[1];
+  const int32_t b = op.inputs.size() > 2 ? op.inputs[2] : -1;
+  if (!is_float(x) || !is_static_float(w) || (b >= 0 && !is_static_float(b)) || op.fold_scale >= 0) return false;
+  const Node& node = *op.node;
+  if (node.find("output_shape") != nullptr || node.get_string("auto_pad", "NOTSET") != "NOTSET") return false;
+  const Shape x_shape = facts(x).shape;
+  const Shape w_shape = facts(w).shape;
+  const Shape y_shape = facts(op.outputs[0]).shape;
+  if (x_shape.size() < 3 || x_shape.size() > 5) return false;
+  Window window = Window::of(node, x_shape, {w_shape.begin() + 2, w_shape.end()});
+  const int64_t groups = node.get_int("group", 1);
+  Shape dilations = window.dilations;
+  for (size_t i = 0; i < dilations.size(); ++i) {
+    --dilations[i];
+    // Output padding is part of the output's size; oneDNN sees it as less cropping at the end.
+    window.pads_end[i] = (x_shape[i + 2] - 1) * window.strides[i] + (w_shape[i + 2] - 1) * window.dilations[i] + 1 -
+                         window.pads_begin[i] - y_shape[i + 2];
+  }
+  // ONNX keeps [in, out/group, kernel…], oneDNN speaks of [group, out/group, in/group, kernel…].
+  Shape dims{groups, w_shape[1], w_shape[0] / groups};
+  const int64_t area = element_count(std::span(w_shape).subspan(2));
+  memory::dims strides{dims[2] * dims[1] * area, area, dims[1] * area};
+  int64_t stride = area;
+  for (size_t i = 2; i < w_shape.size(); ++i) {
+    dims.push_back(w_shape[i]);
+    stride /= w_shape[i];
+    strides.push_back(stride);
+  }
+  if (groups == 1) {
+    dims.erase(dims.begin());
+    strides.erase(strides.begin());
+  }
+  Product product;
+  product.source = x;
+  product.weights = facts(w).constant.tensor;
+  if (b >= 0) product.bias = facts(b).constant.tensor;
+  product.weights_desc = Desc(dims, memory::data_type::f32, strides);
+  product.destination = any_layout(y_shape);
+  const Desc bias_desc = b >= 0 ? plain_desc({y_shape[1]}) : Desc();
+  product.describe = [=](const Desc& destination, const dnnl::primitive_attr& attr) -> dnnl::primitive_desc {
+    const auto form = bias_desc.is_zero()
+                          ? dnnl::deconvolution_forward::desc(dnnl::prop_kind::forward_inference, dnnl::algorithm::deconvolution_direct,
+                                                              any_layout(x_shape), any_layout(dims), destination, window.strides,
+                                                              dilations, window.pads_begin, window.pads_end)
+                          : dnnl::deconvolution_forward::desc(dnnl::prop_kind::forward_inference, dnnl::algorithm::deconvolution_direct,
+                                                              any_layout(x_shape), any_layout(dims), bias_desc, destination,
+                                                              window.strides, dilations, window.pads_begin, window.pads_end);
+    return dnnl::deconvolution_forward::primitive_desc(form, attr, dnnl_cpu(), true);
+  };
+  return emit_product(op, product);
+}
+
+/// a [M, K] times b [K, N], with a bias of N; `weights_strides` says how b lies in memory.
+bool Lowering::emit_matmul(const PlanOp& op, int32_t a, const Shape& a_dims, int32_t b, const Desc& b_desc,
+                           const at::Tensor& bias, const Shape& y_dims) {
+  Product product;
+  product.source = a;
+  const bool packs = facts(b).is_static && a_dims.size() == 2;
+  if (facts(b).is_static) product.weights = facts(b).constant.tensor;
+  product.weights_value = b;
+  product.weights_desc = b_desc;
+  product.bias = bias;
+  product.destination = plain_desc(y_dims);
+  const Desc weights = packs ? any_layout(b_desc.dims()) : b_desc;
+  Shape bias_dims(y_dims.size(), 1);
+  bias_dims.back() = y_dims.back();
+  const Desc bias_desc = bias.defined() ? plain_desc(bias_dims) : Desc();
+  product.describe = [=](const Desc& destination, const dnnl::primitive_attr& attr) -> dnnl::primitive_desc {
+    const auto form = bias_desc.is_zero() ? dnnl::matmul::desc(plain_desc(a_dims), weights, destination)
+                                          : dnnl::matmul::desc(plain_desc(a_dims), weights, bias_desc, destination);
+    return dnnl::matmul::primitive_desc(form, attr, dnnl_cpu(), true);
+  };
+  return emit_product(op, product);
+}
+
+bool Lowering::lower_matmul(const PlanOp& op) {
+  const int32_t a = op.inputs[0];
+  const int32_t b = op.inputs[1];
+  if (!is_float(a) || !is_float(b)) return false;
+  const Shape a_shape = facts(a).shape;
+  const Shape b_shape = facts(b).shape;
+  const Shape y_shape = facts(op.outputs[0]).shape;
+  if (a_shape.size() < 2 || b_shape.size() < 2) return false;
+  if (b_shape.size() == 2) {
+    const int64_t rows = element_count(std::span(a_shape).first(a_shape.size() - 1));
+    return emit_matmul(op, a, {rows, a_shape.back()}, b, plain_desc(b_shape), {}, {rows, b_shape[1]});
+  }
+  if (b_shape.size() > y_shape.size() || a_shape.size() > y_shape.size()) return false;
+  return emit_matmul(op, a, padded_rank(a_shape, y_shape.size()), b, plain_desc(padded_rank(b_shape, y_shape.size())), {}, y_shape);
+}
+
+bool Lowering::lower_gemm(const PlanOp& op) {
+  const Node& node = *op.node;
+  const int32_t a = op.inputs[0];
+  const int32_t b = op.inputs[1];
+  const int32_t c = op.inputs.size() > 2 ? op.inputs[2] : -1;
+  if (!is_float(a) || !is_static_float(b) || node.get_int("transA", 0) != 0 || node.get_float("alpha", 1) != 1) return false;
+  const Shape a_shape = facts(a).shape;
+  const Shape y_shape = facts(op.outputs[0]).shape;
+  if (c >= 0 && (!is_static_float(c) || node.get_float("beta", 1) != 1 || element_count(facts(c).shape) != y_shape[1])) return false;
+  const bool transposed = node.get_int("transB", 0) != 0;
+  const int64_t k = a_shape[1];
+  const int64_t n = y_shape[1];
+  const Desc weights({k, n}, memory::data_type::f32, transposed ? memory::dims{1, k} : memory::dims{n, 1});
+  return emit_matmul(op, a, a_shape, b, weights, c >= 0 ? facts(c).constant.tensor : at::Tensor(), y_shape);
+}
+
+}  // namespace kaon

@@ -1,0 +1,290 @@
+#include "engine/plan/lowering.h"
+
+#include <algorithm>
+#include <cstring>
+
+namespace kaon {
+
+dnnl::memory PackedWeights::pack(const at::Tensor& tensor, const Desc& from, const Desc& to) {
+  for (const Entry& entry : entries_) {
+    if (entry.source.data_ptr() == tensor.data_ptr() && entry.from == from && entry.to == to) return entry.packed;
+  }
+  dnnl::memory source(from, dnnl_cpu(), tensor.data_ptr());
+  dnnl::memory packed = source;
+  if (from != to) {
+    packed = dnnl::memory(to, dnnl_cpu());
+    dnnl::stream stream(dnnl_cpu());
+    dnnl::reorder(source, packed).execute(stream, source, packed);
+    stream.wait();
+  }
+  entries_.push_back({tensor, from, to, packed});
+  return packed;
+}
+
+Lowering::Lowering(const Program& program, PlanGraph graph, PackedWeights& packed, std::function<void(int32_t, int32_t, Value&)> show)
+    : program_(program), graph_(std::move(graph)), packed_(packed), show_(std::move(show)), states_(graph_.values.size()) {}
+
+Lowered Lowering::run() {
+  for (const PlanOp& op : graph_.ops) {
+    std::set<int32_t> reads(op.inputs.begin(), op.inputs.end());
+    for (const PostOp& post : op.post) reads.insert(post.operand);
+    for (const int32_t id : reads) {
+      if (id >= 0) ++state(id).reads_left;
+    }
+  }
+  for (const int32_t id : graph_.outputs) ++state(id).reads_left;
+
+  for (const int32_t id : program_.inputs()) {
+    const bool read = !facts(id).is_static && facts(id).type != DType::Undefined;
+    int32_t slot = -1;
+    if (read) {
+      slot = new_slot(id, static_cast<size_t>(stored_bytes(facts(id).type, element_count(facts(id).shape))), Slot::Kind::External);
+      add_form(id, is_float(id) ? plain_desc(facts(id).shape) : Desc(), slot);
+    }
+    out_.inputs.push_back(slot);
+  }
+  for (const PlanOp& op : graph_.ops) {
+    lower(op);
+    std::set<int32_t> reads(op.inputs.begin(), op.inputs.end());
+    for (const PostOp& post : op.post) reads.insert(post.operand);
+    for (const int32_t id : reads) {
+      if (id >= 0) --state(id).reads_left;
+    }
+  }
+  for (const int32_t id : graph_.outputs) {
+    const int32_t slot = request_plain(id);
+    touch(slot);
+    out_.slots[static_cast<size_t>(out_.slots[static_cast<size_t>(slot)].root)].last = INT64_MAX;
+    out_.outputs.push_back(slot);
+  }
+  return std::move(out_);
+}
+
+const std::map<std::string, Lowering::Rule, std::less<>>& Lowering::rules() {
+  static const std::map<std::string, Rule, std::less<>> kRules = [] {
+    std::map<std::string, Rule, std::less<>> rules{
+        {"Conv", &Lowering::lower_conv},
+        {"ConvTranspose", &Lowering::lower_conv_transpose},
+        {"MatMul", &Lowering::lower_matmul},
+        {"Gemm", &Lowering::lower_gemm},
+        {"MaxPool", &Lowering::lower_pool},
+        {"AveragePool", &Lowering::lower_pool},
+        {"GlobalAveragePool", &Lowering::lower_global_pool},
+        {"BatchNormalization", &Lowering::lower_batch_norm},
+        {"Softmax", &Lowering::lower_softmax},
+        {"Concat", &Lowering::lower_concat},
+        {"Gather", &Lowering::lower_gather},
+    };
+    for (const char* op : {"Relu", "LeakyRelu", "Sigmoid", "Tanh", "Exp", "Clip", "HardSwish", "HardSigmoid", "Elu", "Erf",
+                           "Neg", "Sqrt", "Reciprocal", "Abs", "Floor", "Ceil", "Pow"}) {
+      rules.emplace(op, &Lowering::lower_eltwise);
+    }
+    for (const char* op : {"Add", "Sub", "Mul", "Div", "Min", "Max"}) rules.emplace(op, &Lowering::lower_binary);
+    for (const char* op : {"ReduceMean", "ReduceSum", "ReduceMax"}) rules.emplace(op, &Lowering::lower_reduce);
+    for (const char* op : {"Reshape", "Flatten", "Squeeze", "Unsqueeze", "Identity", "Dropout"}) {
+      rules.emplace(op, &Lowering::lower_view);
+    }
+    for (const char* op : {"Transpose", "Slice", "Pad", "Expand", "Tile", "Split", "DepthToSpace", "SpaceToDepth"}) {
+      rules.emplace(op, &Lowering::lower_movement);
+    }
+    return rules;
+  }();
+  return kRules;
+}
+
+void Lowering::lower(const PlanOp& op) {
+  if (op.hook >= 0) return lower_hook(op);
+  for (const int32_t id : op.outputs) {
+    if (id >= 0 && element_count(facts(id).shape) == 0) return lower_aten(op, op.outputs);
+  }
+  if (op.node->domain.empty()) {
+    const auto rule = rules().find(op.node->op);
+    if (rule != rules().end() && (this->*rule->second)(op)) return;
+  }
+  if (op.post.empty() && op.fold_scale < 0) return lower_aten(op, op.outputs);
+  // The kernel knows nothing of what was fused into the op: do that afterwards, in place on a copy.
+  const int32_t value = op.outputs[0];
+  const int32_t raw = graph_.add_value(facts(value));
+  states_.emplace_back();
+  lower_aten(op, {raw});
+  const Desc desc = plain_desc(facts(value).shape);
+  const int32_t slot = define(value, desc);
+  reorder(request(raw, desc), desc, slot, desc);
+  post_ops_apart(op, value);
+}
+
+int32_t Lowering::new_slot(int32_t value, size_t bytes, Slot::Kind kind) {
+  Slot slot;
+  slot.kind = kind;
+  slot.bytes = bytes;
+  slot.root = static_cast<int32_t>(out_.slots.size());
+  slot.shape = facts(value).shape;
+  slot.type = facts(value).type;
+  out_.slots.push_back(std::move(slot));
+  holders_[out_.slots.back().root].push_back(value);
+  return out_.slots.back().root;
+}
+
+int32_t Lowering::alias_slot(int32_t value, int32_t other) {
+  Slot slot = out_.slots[static_cast<size_t>(other)];
+  slot.shape = facts(value).shape;
+  slot.first = slot.last = -1;
+  holders_[slot.root].push_back(value);
+  if (slot.value.defined()) slot.value.tensor = slot.value.tensor.view(slot.shape);
+  out_.slots.push_back(std::move(slot));
+  return static_cast<int32_t>(out_.slots.size()) - 1;
+}
+
+void Lowering::add_form(int32_t value, const Desc& desc, int32_t slot) { state(value).forms.push_back({desc, slot}); }
+
+int32_t Lowering::define(int32_t value, const Desc& desc) {
+  const int32_t slot = new_slot(value, desc.get_size(), Slot::Kind::Arena);
+  add_form(value, desc, slot);
+  return slot;
+}
+
+int32_t Lowering::define_plain(int32_t value) {
+  if (is_float(value)) return define(value, plain_desc(facts(value).shape));
+  const int32_t slot =
+      new_slot(value, static_cast<size_t>(element_count(facts(value).shape)) * c10::elementSize(carrier(facts(value).type)), Slot::Kind::Arena);
+  add_form(value, Desc(), slot);
+  return slot;
+}
+
+const Lowering::Form& Lowering::first_form(int32_t value) {
+  if (state(value).forms.empty()) request_plain(value);
+  return state(value).forms.front();
+}
+
+const Lowering::Form* Lowering::find_form(int32_t value, const Desc& desc) {
+  for (const Form& form : state(value).forms) {
+    if (form.desc == desc) return &form;
+  }
+  return nullptr;
+}
+
+dnnl::memory Lowering::constant_memory(const at::Tensor& tensor, const Desc& desc) {
+  const Shape shape(tensor.sizes().begin(), tensor.sizes().end());
+  return packed_.pack(tensor, plain_desc(shape), desc);
+}
+
+int32_t Lowering::request(int32_t value, const Desc& desc) {
+  if (const Form* form = find_form(value, desc)) return form->slot;
+  if (facts(value).is_static) {
+    const dnnl::memory memory = constant_memory(facts(value).constant.tensor, desc);
+    const int32_t slot = new_slot(value, desc.get_size(), Slot::Kind::Constant);
+    out_.constants.push_back(memory);
+    out_.slots[static_cast<size_t>(slot)].value = {
+        at::from_blob(memory.get_data_handle(), {static_cast<int64_t>(desc.get_size() / sizeof(float))}, at::kFloat), DType::Float32};
+    add_form(value, desc, slot);
+    return slot;
+  }
+  if (state(value).forms.empty()) {
+    materialise(value, desc);
+    return state(value).forms.back().slot;
+  }
+  const Form from = state(value).forms.front();
+  const int32_t slot = define(value, desc);
+  reorder(from.slot, from.desc, slot, desc);
+  return slot;
+}
+
+int32_t Lowering::request_plain(int32_t value) {
+  if (facts(value).is_static) {
+    if (!state(value).forms.empty() && (!is_float(value) || state(value).forms.front().desc == plain_desc(facts(value).shape))) {
+      return state(value).forms.front().slot;
+    }
+    const int32_t slot = new_slot(value, 0, Slot::Kind::Constant);
+    out_.slots[static_cast<size_t>(slot)].value = facts(value).constant;
+    state(value).forms.insert(state(value).forms.begin(), {is_float(value) ? plain_desc(facts(value).shape) : Desc(), slot});
+    return slot;
+  }
+  if (is_float(value)) return request(value, plain_desc(facts(value).shape));
+  return state(value).forms.front().slot;
+}
+
+void Lowering::materialise(int32_t value, const Desc& desc) {
+  if (!state(value).pending) fail(ErrorCode::Internal, "plan", "a value is read before it is made");
+  const Pending pending = *state(value).pending;
+  const Form from = first_form(pending.source);
+  const Offsets from_offsets(from.desc);
+  const Offsets to_offsets(desc);
+  std::vector<int32_t> map(desc.get_size() / sizeof(float), -1);
+  for (size_t i = 0; i < pending.map.size(); ++i) {
+    const int32_t source = pending.map[i];
+    map[static_cast<size_t>(to_offsets.of(static_cast<int64_t>(i)))] =
+        source < 0 ? -1 : static_cast<int32_t>(from_offsets.of(source));
+  }
+  const int32_t slot = define(value, desc);
+  emit(std::make_unique<ShuffleAction>(from.slot, slot, std::move(map)), {from.slot}, {slot});
+}
+
+bool Lowering::may_overwrite(int32_t slot, const PlanOp& op) const {
+  const int32_t root = out_.slots[static_cast<size_t>(slot)].root;
+  if (out_.slots[static_cast<size_t>(root)].kind != Slot::Kind::Arena) return false;
+  const auto reads = [&](int32_t id) {
+    return std::find(op.inputs.begin(), op.inputs.end(), id) != op.inputs.end() ||
+           std::any_of(op.post.begin(), op.post.end(), [&](const PostOp& post) { return post.operand == id; });
+  };
+  const std::vector<int32_t>& held = holders_.at(root);
+  return std::all_of(held.begin(), held.end(), [&](int32_t id) {
+    return states_[static_cast<size_t>(id)].reads_left == (reads(id) ? 1 : 0);
+  });
+}
+
+void Lowering::touch(int32_t slot) {
+  Slot& root = out_.slots[static_cast<size_t>(out_.slots[static_cast<size_t>(slot)].root)];
+  const auto now = static_cast<int64_t>(out_.actions.size());
+  if (root.first < 0) root.first = now;
+  root.last = std::max(root.last, now);
+}
+
+void Lowering::emit(std::unique_ptr<Action> action, std::initializer_list<int32_t> reads, std::initializer_list<int32_t> writes) {
+  for (const int32_t slot : reads) touch(slot);
+  for (const int32_t slot : writes) touch(slot);
+  out_.actions.push_back(std::move(action));
+}
+
+void Lowering::reorder(int32_t from, const Desc& from_desc, int32_t to, const Desc& to_desc) {
+  auto action = std::make_unique<DnnlAction>(dnnl::reorder({dnnl_cpu(), from_desc, dnnl_cpu(), to_desc}));
+  action->slot(DNNL_ARG_FROM, from_desc, from);
+  action->slot(DNNL_ARG_TO, to_desc, to);
+  emit(std::move(action), {from}, {to});
+}
+
+void Lowering::lower_aten(const PlanOp& op, const std::vector<int32_t>& outputs) {
+  std::vector<int32_t> reads, writes;
+  for (const int32_t id : op.inputs) reads.push_back(id < 0 || facts(id).type == DType::Undefined ? -1 : request_plain(id));
+  for (const int32_t slot : reads) {
+    if (slot >= 0) touch(slot);
+  }
+  for (const int32_t id : outputs) {
+    if (id < 0 || facts(id).type == DType::Undefined) {
+      writes.push_back(-1);
+      continue;
+    }
+    const int32_t slot = new_slot(id, 0, Slot::Kind::External);
+    add_form(id, is_float(id) ? plain_desc(facts(id).shape) : Desc(), slot);
+    touch(slot);
+    writes.push_back(slot);
+  }
+  emit(std::make_unique<AtenAction>(program_.steps()[op.step].kernel, *op.node, reads, writes), {}, {});
+}
+
+void Lowering::lower_hook(const PlanOp& op) {
+  const int32_t in = request_plain(op.inputs[0]);
+  const int32_t value = op.outputs[0];
+  int32_t out = -1;
+  if (may_overwrite(in, op)) {
+    out = alias_slot(value, in);
+    add_form(value, is_float(value) ? plain_desc(facts(value).shape) : Desc(), out);
+  } else {
+    out = define_plain(value);
+  }
+  const auto bytes = static_cast<int64_t>(element_count(facts(value).shape) * static_cast<int64_t>(c10::elementSize(carrier(facts(value).type))));
+  emit(std::make_unique<HookAction>([show = show_, hook = op.hook, id = op.hook_value](Value& shown) { show(hook, id, shown); }, in, out, bytes,
+                                    program_.value_names()[static_cast<size_t>(op.hook_value)]),
+       {in}, {out});
+}
+
+}  // namespace kaon

@@ -1,0 +1,155 @@
+#pragma once
+#include <dnnl.hpp>
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "engine/plan/actions.h"
+#include "engine/plan/plan_op.h"
+#include "engine/plan/runtime.h"
+#include "engine/program.h"
+#include "engine/window.h"
+
+namespace kaon {
+
+/// Weights in the layouts that oneDNN asked for, shared by all plans of a program.
+class PackedWeights {
+ public:
+  /// `tensor` must stay alive as long as this does, so that its address stands for it.
+  dnnl::memory pack(const at::Tensor& tensor, const Desc& from, const Desc& to);
+
+ private:
+  struct Entry {
+    at::Tensor source;
+    Desc from, to;
+    dnnl::memory packed;
+  };
+  std::vector<Entry> entries_;
+};
+
+/// What lowering hands to the plan.
+struct Lowered {
+  std::vector<Slot> slots;
+  std::vector<std::unique_ptr<Action>> actions;
+  std::vector<int32_t> inputs;   ///< by the program's inputs; -1 where nobody reads it
+  std::vector<int32_t> outputs;  ///< by the program's outputs
+  std::vector<dnnl::memory> constants;
+};
+
+/// Turns fused ops into actions on slots: chooses layouts, inserts reorders, works in place where a value dies, and
+/// leaves to the node's ATen kernel what has no better way.
+class Lowering {
+ public:
+  /// `show(hook, id, value)` runs a hook on the value it is told is `id`.
+  Lowering(const Program& program, PlanGraph graph, PackedWeights& packed, std::function<void(int32_t, int32_t, Value&)> show);
+  Lowered run();
+
+ private:
+  struct Form {
+    Desc desc;  ///< Float32 values; others are always row-major
+    int32_t slot = -1;
+  };
+  /// A value that is a rearrangement of another and has not been needed yet.
+  struct Pending {
+    int32_t source = -1;
+    std::vector<int32_t> map;
+  };
+  struct ValueState {
+    std::vector<Form> forms;
+    std::optional<Pending> pending;
+    int64_t reads_left = 0;
+  };
+  using Rule = bool (Lowering::*)(const PlanOp&);
+
+  const ValueFacts& facts(int32_t id) const { return graph_.facts(id); }
+  ValueState& state(int32_t id) { return states_[static_cast<size_t>(id)]; }
+  bool is_float(int32_t id) const { return id >= 0 && facts(id).type == DType::Float32; }
+  bool is_static_float(int32_t id) const { return is_float(id) && facts(id).is_static; }
+
+  void lower(const PlanOp& op);
+  static const std::map<std::string, Rule, std::less<>>& rules();
+
+  // Slots and layouts (lowering.cpp)
+  int32_t new_slot(int32_t value, size_t bytes, Slot::Kind kind);
+  int32_t alias_slot(int32_t value, int32_t root);
+  /// Gives `value` a slot of its own in `desc`.
+  int32_t define(int32_t value, const Desc& desc);
+  int32_t define_plain(int32_t value);
+  void add_form(int32_t value, const Desc& desc, int32_t slot);
+  const Form& first_form(int32_t value);
+  int32_t request(int32_t value, const Desc& desc);
+  int32_t request_plain(int32_t value);
+  const Form* find_form(int32_t value, const Desc& desc);
+  void materialise(int32_t value, const Desc& desc);
+  /// Whether `op` may write over the memory of this slot, because nothing else will read it.
+  bool may_overwrite(int32_t slot, const PlanOp& op) const;
+  void emit(std::unique_ptr<Action> action, std::initializer_list<int32_t> reads, std::initializer_list<int32_t> writes);
+  void touch(int32_t slot);
+  void reorder(int32_t from, const Desc& from_desc, int32_t to, const Desc& to_desc);
+  dnnl::memory constant_memory(const at::Tensor& tensor, const Desc& desc);
+
+  // Rules (lower_*.cpp): false when the op is not for them.
+  bool lower_conv(const PlanOp& op);
+  bool lower_conv_transpose(const PlanOp& op);
+  bool lower_matmul(const PlanOp& op);
+  bool lower_gemm(const PlanOp& op);
+  bool lower_pool(const PlanOp& op);
+  bool emit_pool(const PlanOp& op, dnnl::algorithm kind, const Window& window);
+  int32_t reuse_or_define(const PlanOp& op, int32_t in, int32_t value, const Desc& desc);
+  bool lower_global_pool(const PlanOp& op);
+  bool lower_batch_norm(const PlanOp& op);
+  bool lower_softmax(const PlanOp& op);
+  bool lower_eltwise(const PlanOp& op);
+  bool lower_binary(const PlanOp& op);
+  bool lower_reduce(const PlanOp& op);
+  bool lower_concat(const PlanOp& op);
+  bool lower_view(const PlanOp& op);
+  bool lower_movement(const PlanOp& op);
+  bool lower_gather(const PlanOp& op);
+  void lower_aten(const PlanOp& op, const std::vector<int32_t>& outputs);
+  void lower_hook(const PlanOp& op);
+
+  /// A convolution or matrix product: where its arguments come from and how oneDNN is asked for it.
+  struct Product {
+    std::function<dnnl::primitive_desc(const Desc& destination, const dnnl::primitive_attr& attr)> describe;
+    int32_t source = -1;
+    at::Tensor weights;            ///< constant; else weights_value
+    int32_t weights_value = -1;
+    Desc weights_desc;             ///< how the constant lies in memory
+    at::Tensor bias;
+    Desc destination;
+  };
+  bool emit_product(const PlanOp& op, const Product& product);
+  bool emit_matmul(const PlanOp& op, int32_t a, const Shape& a_dims, int32_t b, const Desc& b_desc, const at::Tensor& bias,
+                   const Shape& y_dims);
+  struct PostPlan {
+    struct Operand {
+      int argument;
+      int32_t value;
+      Desc desc;
+    };
+    dnnl::primitive_attr attr;
+    std::vector<Operand> operands;
+  };
+  PostPlan post_plan(const PlanOp& op, const Desc& destination, int32_t sum) const;
+  int32_t request_as(int32_t value, const Desc& desc);
+  int32_t define_as(int32_t value, const Desc& desc);
+  int32_t sum_candidate(const PlanOp& op);
+  void post_ops_apart(const PlanOp& op, int32_t value);
+  void emit_eltwise(dnnl::algorithm algorithm, float alpha, float beta, const Desc& desc, int32_t in, int32_t out);
+
+  const Program& program_;
+  PlanGraph graph_;
+  PackedWeights& packed_;
+  std::function<void(int32_t, int32_t, Value&)> show_;
+  std::vector<ValueState> states_;
+  std::map<int32_t, std::vector<int32_t>> holders_;  ///< root slot -> values whose bytes lie there
+  Lowered out_;
+};
+
+}  // namespace kaon

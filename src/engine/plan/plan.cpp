@@ -1,0 +1,272 @@
+#include "engine/plan/plan.h"
+
+#include <algorithm>
+#include <new>
+#include <numeric>
+
+#include "engine/plan/batch.h"
+
+namespace kaon {
+
+namespace {
+
+constexpr size_t kAlignment = 64;
+/// A slice of a batch should keep the values that one op reads and writes in the second-level cache.
+constexpr int64_t kSliceBytes = 1 << 20;
+
+size_t aligned(size_t bytes) { return (bytes + kAlignment - 1) / kAlignment * kAlignment; }
+
+std::byte* allocate(size_t bytes) { return static_cast<std::byte*>(::operator new[](bytes, std::align_val_t(kAlignment))); }
+void release(std::byte* memory) { ::operator delete[](memory, std::align_val_t(kAlignment)); }
+
+}  // namespace
+
+Plan::Plan(Lowered lowered) : lowered_(std::move(lowered)), stream_(dnnl_cpu()), arena_(nullptr, release) {
+  const size_t count = lowered_.slots.size();
+  runtime_.pointers.resize(count);
+  runtime_.values.resize(count);
+  runtime_.aliases.resize(count);
+  runtime_.stream = &stream_;
+  place_slots();
+  release_.resize(lowered_.actions.size());
+  for (size_t i = 0; i < count; ++i) {
+    Slot& slot = lowered_.slots[i];
+    const auto root = static_cast<size_t>(slot.root);
+    runtime_.shapes.push_back(slot.shape);
+    if (slot.kind == Slot::Kind::External) {
+      if (root != i) runtime_.aliases[root].push_back(static_cast<int32_t>(i));
+      const int64_t last = lowered_.slots[root].last;
+      if (last >= 0 && last < std::ssize(release_)) release_[static_cast<size_t>(last)].push_back(static_cast<int32_t>(i));
+    } else if (slot.kind == Slot::Kind::Constant) {
+      runtime_.pointers[i] = slot.value.tensor.data_ptr();
+      runtime_.values[i] = slot.value;
+    } else {
+      runtime_.pointers[i] = runtime_.pointers[root];
+      runtime_.values[i] = {at::from_blob(runtime_.pointers[i], slot.shape, carrier(slot.type)), slot.type};
+    }
+  }
+  for (const auto& action : lowered_.actions) action->bind(runtime_);
+}
+
+/// Largest first, each at the lowest address that is free while it lives.
+void Plan::place_slots() {
+  std::vector<size_t> order;
+  for (size_t i = 0; i < lowered_.slots.size(); ++i) {
+    const Slot& slot = lowered_.slots[i];
+    if (slot.kind == Slot::Kind::Arena && slot.root == static_cast<int32_t>(i)) order.push_back(i);
+  }
+  std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) { return lowered_.slots[a].bytes > lowered_.slots[b].bytes; });
+  struct Placed {
+    size_t offset, bytes;
+    int64_t first, last;
+  };
+  std::vector<Placed> placed;
+  std::vector<size_t> offsets(lowered_.slots.size());
+  size_t total = 0;
+  for (const size_t i : order) {
+    const Slot& slot = lowered_.slots[i];
+    const size_t bytes = aligned(std::max<size_t>(slot.bytes, 1));
+    std::vector<Placed> alive;
+    for (const Placed& other : placed) {
+      if (other.first <= slot.last && slot.first <= other.last) alive.push_back(other);
+    }
+    std::sort(alive.begin(), alive.end(), [](const Placed& a, const Placed& b) { return a.offset < b.offset; });
+    size_t offset = 0;
+    for (const Placed& other : alive) {
+      if (offset + bytes <= other.offset) break;
+      offset = std::max(offset, other.offset + other.bytes);
+    }
+    offsets[i] = offset;
+    placed.push_back({offset, bytes, slot.first, slot.last});
+    total = std::max(total, offset + bytes);
+  }
+  if (total == 0) return;
+  arena_.reset(allocate(total));
+  runtime_.arena_begin = arena_.get();
+  runtime_.arena_end = arena_.get() + total;
+  for (const size_t i : order) runtime_.pointers[i] = arena_.get() + offsets[i];
+}
+
+std::vector<Value> Plan::run(const std::vector<Value>& inputs) {
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    if (lowered_.inputs[i] >= 0) runtime_.set(lowered_.inputs[i], {inputs[i].tensor.contiguous(), inputs[i].type});
+  }
+  for (size_t i = 0; i < lowered_.actions.size(); ++i) {
+    lowered_.actions[i]->run(runtime_);
+    for (const int32_t slot : release_[i]) runtime_.values[static_cast<size_t>(slot)] = {};
+  }
+  std::vector<Value> outputs;
+  for (const int32_t slot : lowered_.outputs) {
+    const Value& value = runtime_.values[static_cast<size_t>(slot)];
+    const bool own = lowered_.slots[static_cast<size_t>(slot)].kind == Slot::Kind::External;
+    outputs.push_back({own ? value.tensor : value.tensor.clone(), value.type});
+  }
+  return outputs;
+}
+
+namespace {
+
+/// The steps that are left to do, and hooks as ops of their own between a value and its readers.
+void add_ops(PlanGraph& graph, const Program& program, const std::vector<bool>& step_is_static, const Hooks& hooks) {
+  std::vector<int32_t> current(graph.values.size());  // what readers of a value get
+  std::iota(current.begin(), current.end(), 0);
+  size_t position = 0;
+  const auto pass_through = [&](int32_t from, int32_t hook, int32_t seen) {
+    ValueFacts facts = graph.facts(from);
+    facts.is_static = false;
+    facts.constant = {};
+    PlanOp op;
+    op.position = position++;
+    op.hook = hook;
+    op.hook_value = seen;
+    op.inputs = {from};
+    op.outputs = {graph.add_value(std::move(facts))};
+    graph.ops.push_back(op);
+    return op.outputs[0];
+  };
+  const auto show_value = [&](int32_t id) {
+    for (size_t h = 0; h < hooks.all().size(); ++h) {
+      const Edge& edge = hooks.all()[h].first;
+      if (edge.node < 0 && program.find_value(edge.value) == id && graph.facts(id).type != DType::Undefined) {
+        current[static_cast<size_t>(id)] = pass_through(current[static_cast<size_t>(id)], static_cast<int32_t>(h), id);
+      }
+    }
+  };
+  if (!hooks.empty()) {
+    for (const int32_t id : program.inputs()) show_value(id);
+    for (const auto& [id, value] : program.constants()) {
+      if (std::find(program.inputs().begin(), program.inputs().end(), id) == program.inputs().end()) show_value(id);
+    }
+  }
+  for (size_t i = 0; i < program.steps().size(); ++i) {
+    const Step& step = program.steps()[i];
+    if (!step_is_static[i]) {
+      PlanOp op;
+      op.step = i;
+      op.node = &program.graph().nodes[i];
+      op.outputs = step.outputs;
+      for (size_t k = 0; k < step.inputs.size(); ++k) {
+        const int32_t id = step.inputs[k];
+        int32_t read = id < 0 || graph.facts(id).type == DType::Undefined ? -1 : current[static_cast<size_t>(id)];
+        for (size_t h = 0; h < hooks.all().size() && read >= 0; ++h) {
+          const Edge& edge = hooks.all()[h].first;
+          if (edge.node == static_cast<int64_t>(i) && edge.input == static_cast<int64_t>(k)) {
+            read = pass_through(read, static_cast<int32_t>(h), id);
+          }
+        }
+        op.inputs.push_back(read);
+      }
+      op.position = position++;
+      graph.ops.push_back(std::move(op));
+    }
+    for (const int32_t id : step.outputs) {
+      if (id >= 0 && !hooks.empty()) show_value(id);
+    }
+  }
+  for (const int32_t id : program.outputs()) {
+    graph.outputs.push_back(current[static_cast<size_t>(id)]);
+    graph.is_output[static_cast<size_t>(graph.outputs.back())] = true;
+  }
+}
+
+/// How many samples of a batch to run at a time.
+int64_t slice_of(const PlanGraph& graph, int64_t batch) {
+  int64_t largest = 1;  // bytes that one sample's largest op reads and writes
+  for (const PlanOp& op : graph.ops) {
+    int64_t elements = 0;
+    for (const std::vector<int32_t>* ids : {&op.inputs, &op.outputs}) {
+      for (const int32_t id : *ids) {
+        if (id >= 0 && !graph.facts(id).is_static) elements += element_count(graph.facts(id).shape);
+      }
+    }
+    largest = std::max(largest, elements / batch * static_cast<int64_t>(sizeof(float)));
+  }
+  return std::clamp<int64_t>(kSliceBytes / largest, 1, batch);
+}
+
+}  // namespace
+
+std::vector<Value> Plans::inputs_of(const std::vector<Value>& table) const {
+  std::vector<Value> inputs;
+  for (const int32_t id : program_->inputs()) inputs.push_back(table[static_cast<size_t>(id)]);
+  return inputs;
+}
+
+Plans::Entry Plans::make_entry(std::vector<Value> table, const Hooks& hooks) {
+  Entry made;
+  const std::vector<Value> inputs = inputs_of(table);
+  Trace trace = trace_program(*program_, std::move(table), HookTable(*program_, hooks));
+  if (!trace.unplannable.empty()) return made;
+  made.planned = true;
+  PlanGraph graph;
+  graph.values = std::move(trace.values);
+  graph.is_output.resize(graph.values.size());
+  add_ops(graph, *program_, trace.step_is_static, hooks);
+  const int64_t batch = inputs.empty() || inputs[0].tensor.dim() == 0 ? 1 : inputs[0].tensor.size(0);
+  if (batch > 1 && keeps_samples_apart(*program_, graph, batch)) {
+    const int64_t slice = slice_of(graph, batch);
+    if (slice < batch) {
+      made.slice = slice;
+      return made;
+    }
+  }
+  fuse(graph);
+  const auto show = [this](int32_t index, int32_t id, Value& value) {
+    const Hook& hook = hooks_->all()[static_cast<size_t>(index)].second;
+    const std::optional<Tensor> other = hook(program_->value_names()[static_cast<size_t>(id)], to_tensor(value));
+    if (other) value = to_value(*other);
+  };
+  made.plan = std::make_unique<Plan>(Lowering(*program_, std::move(graph), packed_, show).run());
+  return made;
+}
+
+Plans::Entry& Plans::entry(const std::vector<Value>& table, const Hooks& hooks) {
+  std::string key;
+  for (const int32_t id : program_->inputs()) {
+    const Value& value = table[static_cast<size_t>(id)];
+    if (!value.defined()) continue;
+    const bool is_default = program_->is_constant(id) && value.tensor.is_same(program_->constant(id).tensor);
+    key += is_default ? "=" : fmt::format("{}{}", static_cast<int32_t>(value.type), kaon::to_string(value.tensor.sizes()));
+  }
+  for (const auto& [edge, hook] : hooks.all()) key += fmt::format("|{}@{}.{}", edge.value, edge.node, edge.input);
+  const auto it = entries_.find(key);
+  if (it != entries_.end()) return it->second;
+  return entries_.emplace(key, make_entry(table, hooks)).first->second;
+}
+
+std::vector<Value> Plans::run_slices(const std::vector<Value>& table, int64_t slice) {
+  const std::vector<Value> inputs = inputs_of(table);
+  const int64_t batch = inputs[0].tensor.size(0);
+  std::vector<Value> outputs;
+  for (int64_t begin = 0; begin < batch; begin += slice) {
+    const int64_t count = std::min(slice, batch - begin);
+    std::vector<Value> part = table;
+    for (const int32_t id : program_->inputs()) {
+      Value& value = part[static_cast<size_t>(id)];
+      const bool is_default = program_->is_constant(id) && value.tensor.is_same(program_->constant(id).tensor);
+      if (value.defined() && !is_default) value.tensor = value.tensor.narrow(0, begin, count);
+    }
+    const std::vector<Value> results = entry(part, {}).plan->run(inputs_of(part));
+    for (size_t i = 0; i < results.size(); ++i) {
+      if (outputs.size() <= i) {
+        Shape shape(results[i].tensor.sizes().begin(), results[i].tensor.sizes().end());
+        shape[0] = batch;
+        outputs.push_back({at::empty(shape, results[i].tensor.scalar_type()), results[i].type});
+      }
+      outputs[i].tensor.narrow(0, begin, count).copy_(results[i].tensor);
+    }
+  }
+  return outputs;
+}
+
+std::vector<Tensor> Plans::run(std::vector<Value> table, const Hooks& hooks) {
+  Entry& found = entry(table, hooks);
+  if (!found.planned) return interpret(*program_, std::move(table), hooks);
+  hooks_ = &hooks;
+  const std::vector<Value> outputs = found.slice > 0 ? run_slices(table, found.slice) : found.plan->run(inputs_of(table));
+  std::vector<Tensor> tensors;
+  for (const Value& value : outputs) tensors.push_back(to_tensor(value));
+  return tensors;
+}
+
+}  // namespace kaon

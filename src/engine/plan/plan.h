@@ -1,0 +1,55 @@
+#pragma once
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "engine/engine.h"
+#include "engine/interpreter.h"
+#include "engine/plan/lowering.h"
+
+namespace kaon {
+
+/// A program made ready for one set of input shapes: fused, laid out, memory planned.
+class Plan {
+ public:
+  explicit Plan(Lowered lowered);
+
+  /// `inputs` by the program's inputs. The results are new tensors.
+  std::vector<Value> run(const std::vector<Value>& inputs);
+
+ private:
+  void place_slots();
+
+  Lowered lowered_;
+  Runtime runtime_;
+  dnnl::stream stream_;
+  std::unique_ptr<std::byte[], void (*)(std::byte*)> arena_;
+  std::vector<std::vector<int32_t>> release_;  ///< by action: External slots that nobody reads afterwards
+};
+
+/// The plans of one program, by input shapes and hooked edges.
+class Plans {
+ public:
+  explicit Plans(std::shared_ptr<const Program> program) : program_(std::move(program)) {}
+
+  /// Runs a planned program; the interpreter where shapes depend on the data. `table` holds constants and inputs.
+  std::vector<Tensor> run(std::vector<Value> table, const Hooks& hooks);
+
+ private:
+  struct Entry {
+    bool planned = false;        ///< false: shapes depend on the data
+    std::unique_ptr<Plan> plan;  ///< null where a slice's plan serves
+    int64_t slice = 0;           ///< samples in a slice; 0 = the batch is run whole
+  };
+  Entry& entry(const std::vector<Value>& table, const Hooks& hooks);
+  Entry make_entry(std::vector<Value> table, const Hooks& hooks);
+  std::vector<Value> run_slices(const std::vector<Value>& table, int64_t slice);
+  std::vector<Value> inputs_of(const std::vector<Value>& table) const;
+
+  std::shared_ptr<const Program> program_;
+  PackedWeights packed_;
+  std::map<std::string, Entry> entries_;
+  const Hooks* hooks_ = nullptr;  ///< of the run in progress
+};
+
+}  // namespace kaon

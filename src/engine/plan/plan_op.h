@@ -1,0 +1,60 @@
+#pragma once
+#include <dnnl.hpp>
+
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "engine/plan/trace.h"
+
+namespace kaon {
+
+/// Work that a convolution or matrix product does on its result before storing it.
+struct PostOp {
+  dnnl::algorithm algorithm = dnnl::algorithm::undef;  ///< an eltwise or a binary algorithm
+  float alpha = 0;
+  float beta = 0;
+  int32_t operand = -1;  ///< value id, for binary algorithms
+};
+
+/// One node, or several fused into one, waiting to be lowered.
+struct PlanOp {
+  size_t step = 0;      ///< the program's step it takes kernel and attributes from
+  size_t position = 0;  ///< when it runs: the index of the last node in it
+  const Node* node = nullptr;
+  int32_t hook = -1;        ///< ≥ 0: shows inputs[0] to a hook and gives it on as outputs[0]
+  int32_t hook_value = -1;  ///< the value that the hook is told it sees
+  std::vector<int32_t> inputs;
+  std::vector<int32_t> outputs;
+  std::vector<PostOp> post;
+  /// A batch norm folded into the weights: w·scale, b·scale + shift; value ids, -1 for none.
+  int32_t fold_scale = -1;
+  int32_t fold_shift = -1;
+
+  bool is(std::string_view op) const { return node != nullptr && node->domain.empty() && node->op == op; }
+};
+
+/// The values and work of a plan while it is made. Fusing adds values (folded constants) behind the program's own.
+struct PlanGraph {
+  std::vector<ValueFacts> values;
+  std::vector<PlanOp> ops;
+  std::vector<int32_t> outputs;  ///< by the program's outputs, hooks applied
+  std::vector<bool> is_output;   ///< by value
+
+  const ValueFacts& facts(int32_t id) const { return values[static_cast<size_t>(id)]; }
+  int32_t add_value(ValueFacts facts);
+  int32_t add_constant(at::Tensor tensor);
+  /// A static value of one float element.
+  std::optional<float> scalar(int32_t id) const;
+};
+
+/// The bounds of a Clip where they are known.
+std::optional<std::pair<float, float>> clip_bounds(const PlanGraph& graph, const PlanOp& op);
+
+/// Moves what follows a convolution or matrix product into it: bias-like and residual additions, scales, batch norms,
+/// clips and other activations, as long as nobody else reads the value between.
+void fuse(PlanGraph& graph);
+
+}  // namespace kaon

@@ -1,0 +1,58 @@
+#include "engine/plan/runtime.h"
+
+namespace kaon {
+
+const dnnl::engine& dnnl_cpu() {
+  static const dnnl::engine kEngine(dnnl::engine::kind::cpu, 0);
+  return kEngine;
+}
+
+void Runtime::set(int32_t slot, Value value) {
+  void* pointer = value.tensor.data_ptr();
+  for (const int32_t alias : aliases[static_cast<size_t>(slot)]) {
+    pointers[static_cast<size_t>(alias)] = pointer;
+    values[static_cast<size_t>(alias)] = {value.tensor.view(shapes[static_cast<size_t>(alias)]), value.type};
+  }
+  pointers[static_cast<size_t>(slot)] = pointer;
+  values[static_cast<size_t>(slot)] = std::move(value);
+}
+
+Desc plain_desc(const Shape& shape) {
+  if (shape.empty()) return {{1}, dnnl::memory::data_type::f32, dnnl::memory::dims{1}};
+  dnnl::memory::dims strides(shape.size());
+  int64_t stride = 1;
+  for (size_t i = shape.size(); i-- > 0;) {
+    strides[i] = stride;
+    stride *= std::max<int64_t>(shape[i], 1);
+  }
+  return {shape, dnnl::memory::data_type::f32, strides};
+}
+
+Offsets::Offsets(const Desc& desc) {
+  const dnnl_memory_desc_t& d = desc.data;
+  dims_.assign(d.dims, d.dims + d.ndims);
+  strides_.assign(d.format_desc.blocking.strides, d.format_desc.blocking.strides + d.ndims);
+  for (int i = 0; i < d.format_desc.blocking.inner_nblks; ++i) {
+    inner_.emplace_back(d.format_desc.blocking.inner_idxs[i], d.format_desc.blocking.inner_blks[i]);
+  }
+}
+
+int64_t Offsets::of(int64_t index) const {
+  int64_t position[DNNL_MAX_NDIMS];
+  for (size_t i = dims_.size(); i-- > 0;) {
+    position[i] = index % dims_[i];
+    index /= dims_[i];
+  }
+  int64_t offset = 0;
+  int64_t inner_stride = 1;
+  for (size_t i = inner_.size(); i-- > 0;) {
+    const auto [axis, block] = inner_[i];
+    offset += position[axis] % block * inner_stride;
+    position[axis] /= block;
+    inner_stride *= block;
+  }
+  for (size_t i = 0; i < dims_.size(); ++i) offset += position[i] * strides_[i];
+  return offset;
+}
+
+}  // namespace kaon

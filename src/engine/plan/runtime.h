@@ -1,0 +1,78 @@
+#pragma once
+#include <dnnl.hpp>
+
+#include <memory>
+#include <vector>
+
+#include "engine/value.h"
+
+namespace kaon {
+
+/// Where the bytes of a value (in one layout) lie during a run.
+struct Slot {
+  enum class Kind {
+    Arena,     ///< planned memory, reused when the value is dead
+    Constant,  ///< static; `value` or the plan owns it
+    External,  ///< set while running: the caller's input, or what an ATen kernel returned
+  };
+  Kind kind = Kind::Arena;
+  size_t bytes = 0;
+  int32_t root = -1;       ///< the slot whose memory this one shares; itself when it has its own
+  int64_t first = -1;      ///< the actions that first write and last read it
+  int64_t last = -1;
+  Value value;             ///< Constant
+  Shape shape;             ///< logical
+  DType type = DType::Undefined;
+};
+
+/// The tables that actions work on.
+struct Runtime {
+  std::vector<void*> pointers;  ///< by slot
+  std::vector<Value> values;    ///< by slot: External ones, and views of the others for ATen kernels
+  std::vector<std::vector<int32_t>> aliases;  ///< by slot: others that share an External one's memory
+  std::vector<Shape> shapes;    ///< by slot, logical
+  dnnl::stream* stream = nullptr;
+  const std::byte* arena_begin = nullptr;
+  const std::byte* arena_end = nullptr;
+
+  /// Gives an External slot, and those that share its memory, the contiguous `value`.
+  void set(int32_t slot, Value value);
+  bool in_arena(const void* pointer) const { return pointer >= arena_begin && pointer < arena_end; }
+
+  template <typename T>
+  T* at(int32_t slot) const {
+    return static_cast<T*>(pointers[static_cast<size_t>(slot)]);
+  }
+};
+
+/// One piece of a plan's work.
+class Action {
+ public:
+  Action() = default;
+  Action(const Action&) = delete;
+  Action& operator=(const Action&) = delete;
+  virtual ~Action() = default;
+  /// Called once, when every planned slot has its address.
+  virtual void bind(Runtime&) {}
+  virtual void run(Runtime&) = 0;
+};
+
+/// The CPU that oneDNN works on.
+const dnnl::engine& dnnl_cpu();
+
+using Desc = dnnl::memory::desc;
+/// Row-major float32; a scalar is one element.
+Desc plain_desc(const Shape& shape);
+/// Offset in elements of the element at logical index `index` (row-major over the dims).
+class Offsets {
+ public:
+  explicit Offsets(const Desc& desc);
+  int64_t of(int64_t index) const;
+
+ private:
+  std::vector<int64_t> dims_;
+  std::vector<int64_t> strides_;
+  std::vector<std::pair<int64_t, int64_t>> inner_;  ///< (axis, block), outermost first
+};
+
+}  // namespace kaon

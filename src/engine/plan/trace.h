@@ -1,0 +1,30 @@
+#pragma once
+#include <string>
+#include <vector>
+
+#include "engine/interpreter.h"
+#include "engine/program.h"
+
+namespace kaon {
+
+/// What is known about a value for one set of input shapes.
+struct ValueFacts {
+  Shape shape;
+  DType type = DType::Undefined;
+  /// Depends on constants and input shapes alone; then `constant` holds it.
+  bool is_static = false;
+  Value constant;
+};
+
+struct Trace {
+  std::vector<ValueFacts> values;    ///< by the program's value ids
+  std::vector<bool> step_is_static;  ///< by step
+  /// Why shapes cannot be told from the inputs' shapes ("Loop 'x'"); empty when they can.
+  std::string unplannable;
+};
+
+/// Runs the program once and notes shapes, types and everything that does not depend on the inputs' contents.
+/// What follows from a value or edge that `hooks` may replace is not static.
+Trace trace_program(const Program& program, std::vector<Value> table, const HookTable& hooks);
+
+}  // namespace kaon

@@ -1,0 +1,170 @@
+#include "engine/program.h"
+
+#include <fmt/ranges.h>
+
+#include <algorithm>
+
+namespace kaon {
+
+namespace {
+
+int64_t opset_of(const Model& model, const std::string& domain) {
+  const auto it = model.opsets.find(domain == "ai.onnx" ? "" : domain);
+  return it == model.opsets.end() ? 1 : it->second;
+}
+
+}  // namespace
+
+std::shared_ptr<const Program> Program::compile(Model model) {
+  const auto shared = std::make_shared<const Model>(std::move(model));
+  std::vector<std::string> unsupported;
+  auto program = ProgramBuilder(shared, shared->graph, unsupported).build();
+  if (!unsupported.empty()) {
+    fail(ErrorCode::Unsupported, shared->graph.name, "{} node{} cannot run:\n  {}", unsupported.size(),
+         unsupported.size() == 1 ? "" : "s", fmt::join(unsupported, "\n  "));
+  }
+  return program;
+}
+
+int32_t Program::find_value(std::string_view name) const {
+  const auto it = ids_.find(name);
+  return it == ids_.end() ? -1 : it->second;
+}
+
+std::vector<Value> Program::new_table() const {
+  std::vector<Value> table(names_.size());
+  for (const auto& [id, value] : constants_) table[static_cast<size_t>(id)] = value;
+  return table;
+}
+
+void Program::run_step(size_t index, std::vector<Value>& table, const InputEdit& edit) const {
+  const Step& step = steps_[index];
+  std::vector<const Value*> inputs(step.inputs.size());
+  std::vector<Value> edited(edit ? step.inputs.size() : 0);
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    const int32_t id = step.inputs[i];
+    if (id < 0 || !table[static_cast<size_t>(id)].defined()) continue;
+    inputs[i] = &table[static_cast<size_t>(id)];
+    if (edit) {
+      edited[i] = *inputs[i];
+      edit(i, edited[i]);
+      inputs[i] = &edited[i];
+    }
+  }
+  std::vector<Value> outputs(step.outputs.size());
+  Call call(inputs, outputs);
+  run_kernel(step.kernel, call, graph_->nodes[index]);
+  for (size_t i = 0; i < outputs.size(); ++i) {
+    if (step.outputs[i] >= 0) table[static_cast<size_t>(step.outputs[i])] = std::move(outputs[i]);
+  }
+}
+
+std::vector<Value> Program::run(std::vector<Value> inputs) const {
+  std::vector<Value> table = new_table();
+  for (size_t i = 0; i < inputs.size() && i < inputs_.size(); ++i) {
+    if (inputs[i].defined()) table[static_cast<size_t>(inputs_[i])] = std::move(inputs[i]);
+  }
+  for (size_t i = 0; i < steps_.size(); ++i) {
+    run_step(i, table);
+    for (const int32_t id : steps_[i].dead) table[static_cast<size_t>(id)] = {};
+  }
+  std::vector<Value> outputs;
+  outputs.reserve(outputs_.size());
+  for (const int32_t id : outputs_) outputs.push_back(table[static_cast<size_t>(id)]);
+  return outputs;
+}
+
+ProgramBuilder::ProgramBuilder(std::shared_ptr<const Model> model, const Graph& graph,
+                               std::vector<std::string>& unsupported)
+    : model_(std::move(model)), graph_(graph), unsupported_(unsupported) {}
+
+int32_t ProgramBuilder::define(const std::string& name) {
+  const auto [it, added] = program_->ids_.emplace(name, static_cast<int32_t>(program_->names_.size()));
+  if (added) program_->names_.push_back(name);
+  return it->second;
+}
+
+std::shared_ptr<const Program> ProgramBuilder::build() {
+  program_ = std::make_shared<Program>();
+  program_->model_ = model_;
+  program_->graph_ = &graph_;
+  for (const ValueInfo& input : graph_.inputs) program_->inputs_.push_back(define(input.name));
+  for (const std::string& name : captured_values(graph_)) program_->inputs_.push_back(define(name));
+  for (const Initializer& initializer : graph_.initializers) {
+    const int32_t id = define(initializer.name);
+    if (initializer.tensor.type() != DType::String) program_->constants_.emplace_back(id, to_value(initializer.tensor));
+  }
+  for (const Node& node : graph_.nodes) build_step(node);
+  for (const ValueInfo& output : graph_.outputs) program_->outputs_.push_back(define(output.name));
+  program_->constant_index_.assign(program_->names_.size(), -1);
+  for (size_t i = 0; i < program_->constants_.size(); ++i) {
+    program_->constant_index_[static_cast<size_t>(program_->constants_[i].first)] = static_cast<int32_t>(i);
+  }
+  find_last_uses();
+  return program_;
+}
+
+void ProgramBuilder::build_step(const Node& node) {
+  Step step;
+  captured_.clear();
+  const OpInfo info(node, opset_of(*model_, node.domain), *this);
+  if (const KernelMaker* maker = operators().find(node.domain, node.op)) {
+    try {
+      step.kernel = (*maker)(info);
+    } catch (const Error& error) {
+      if (error.code() != ErrorCode::Unsupported) throw;
+      unsupported_.push_back(error.where() == node.label() ? error.what()
+                                                           : fmt::format("{}: {}", node.label(), error.what()));
+    }
+  } else {
+    const std::string domain = node.domain.empty() ? "ai.onnx" : node.domain;
+    unsupported_.push_back(fmt::format("{}: no such operator in the engine (domain {}, opset {})", node.label(), domain,
+                                       info.opset()));
+  }
+  for (const std::string& input : node.inputs) step.inputs.push_back(input.empty() ? -1 : define(input));
+  step.inputs.insert(step.inputs.end(), captured_.begin(), captured_.end());
+  for (const std::string& output : node.outputs) step.outputs.push_back(output.empty() ? -1 : define(output));
+  program_->steps_.push_back(std::move(step));
+}
+
+void ProgramBuilder::find_last_uses() {
+  std::vector<int64_t> last(program_->names_.size(), -1);
+  for (size_t i = 0; i < program_->steps_.size(); ++i) {
+    const auto touch = [&](int32_t id) {
+      if (id >= 0) last[static_cast<size_t>(id)] = static_cast<int64_t>(i);
+    };
+    std::for_each(program_->steps_[i].inputs.begin(), program_->steps_[i].inputs.end(), touch);
+    std::for_each(program_->steps_[i].outputs.begin(), program_->steps_[i].outputs.end(), touch);
+  }
+  for (const int32_t id : program_->outputs_) last[static_cast<size_t>(id)] = -1;
+  for (size_t id = 0; id < last.size(); ++id) {
+    if (last[id] >= 0 && !program_->is_constant(static_cast<int32_t>(id))) {
+      program_->steps_[static_cast<size_t>(last[id])].dead.push_back(static_cast<int32_t>(id));
+    }
+  }
+}
+
+const Tensor* ProgramBuilder::constant(const std::string& value) const {
+  const Initializer* initializer = graph_.find_initializer(value);
+  return initializer == nullptr ? nullptr : &initializer->tensor;
+}
+
+Subgraph ProgramBuilder::subgraph(const Node& node, const std::string& attribute) {
+  const auto* graph = node.get_if<std::shared_ptr<Graph>>(attribute);
+  if (graph == nullptr) fail(ErrorCode::InvalidInput, node.label(), "the attribute '{}' must hold a graph", attribute);
+  Subgraph subgraph;
+  subgraph.program = ProgramBuilder(model_, **graph, unsupported_).build();
+  for (const std::string& name : captured_values(**graph)) {
+    subgraph.captures.push_back(node.inputs.size() + captured_.size());
+    captured_.push_back(define(name));
+  }
+  return subgraph;
+}
+
+std::vector<Value> Subgraph::run(const Call& call, std::vector<Value> inputs) const {
+  inputs.resize(program->graph().inputs.size());
+  for (const size_t position : captures) inputs.push_back(call.has(position) ? call.value(position) : Value{});
+  return program->run(std::move(inputs));
+}
+
+}  // namespace kaon

@@ -1,0 +1,88 @@
+#pragma once
+#include <map>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "engine/op.h"
+#include "graph/graph.h"
+
+namespace kaon {
+
+/// One node made ready: values are indices into the run's table, -1 where an optional one is left out.
+struct Step {
+  Kernel kernel;
+  std::vector<int32_t> inputs;   ///< the node's own, then what its subgraphs capture
+  std::vector<int32_t> outputs;
+  std::vector<int32_t> dead;     ///< values nobody reads after this step
+};
+
+using InputEdit = std::function<void(size_t input, Value& value)>;
+
+/// A graph compiled for running: names resolved, attributes read, lifetimes known. Immutable.
+class Program {
+ public:
+  /// Throws Unsupported with every node that cannot run.
+  static std::shared_ptr<const Program> compile(Model model);
+
+  const Model& model() const { return *model_; }
+  const Graph& graph() const { return *graph_; }
+  const std::vector<Step>& steps() const { return steps_; }
+  const std::vector<std::string>& value_names() const { return names_; }
+  /// -1 when there is no such value.
+  int32_t find_value(std::string_view name) const;
+  /// The graph's inputs, then its captures.
+  const std::vector<int32_t>& inputs() const { return inputs_; }
+  const std::vector<int32_t>& outputs() const { return outputs_; }
+  /// Initializers, by value.
+  const std::vector<std::pair<int32_t, Value>>& constants() const { return constants_; }
+  bool is_constant(int32_t value) const { return constant_index_[static_cast<size_t>(value)] >= 0; }
+  /// An initializer's value; `value` must be a constant.
+  const Value& constant(int32_t value) const {
+    return constants_[static_cast<size_t>(constant_index_[static_cast<size_t>(value)])].second;
+  }
+
+  /// Runs all steps on a table of values, freeing each at its last use, and gives the outputs.
+  std::vector<Value> run(std::vector<Value> inputs) const;
+  /// A table with the constants in place.
+  std::vector<Value> new_table() const;
+  /// Runs one step; kernel failures come back as kaon::Error naming the node. `edit`, where given, may change what the
+  /// step reads at input k, for this step alone.
+  void run_step(size_t step, std::vector<Value>& table, const InputEdit& edit = nullptr) const;
+
+ private:
+  friend class ProgramBuilder;
+  std::shared_ptr<const Model> model_;
+  const Graph* graph_ = nullptr;
+  std::vector<Step> steps_;
+  std::vector<std::string> names_;
+  std::map<std::string, int32_t, std::less<>> ids_;
+  std::vector<int32_t> inputs_;
+  std::vector<int32_t> outputs_;
+  std::vector<std::pair<int32_t, Value>> constants_;
+  std::vector<int32_t> constant_index_;  ///< into constants_, -1 for other values
+};
+
+/// Compiles one graph, and through OpInfo::subgraph the graphs inside it.
+class ProgramBuilder {
+ public:
+  ProgramBuilder(std::shared_ptr<const Model> model, const Graph& graph, std::vector<std::string>& unsupported);
+
+  std::shared_ptr<const Program> build();
+  const Tensor* constant(const std::string& value) const;
+  Subgraph subgraph(const Node& node, const std::string& attribute);
+
+ private:
+  int32_t define(const std::string& name);
+  void build_step(const Node& node);
+  void find_last_uses();
+
+  std::shared_ptr<const Model> model_;
+  const Graph& graph_;
+  std::vector<std::string>& unsupported_;
+  std::shared_ptr<Program> program_;
+  std::vector<int32_t> captured_;  ///< by the subgraphs of the node being built
+};
+
+}  // namespace kaon
