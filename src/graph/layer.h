@@ -1,0 +1,40 @@
+#pragma once
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "graph/graph.h"
+
+namespace kaon {
+
+/// The places of a layer where a quantizer may sit.
+enum class Slot { Input, Weight, Bias, Output };
+
+/// "input", "weight", "bias", "output".
+std::string_view name_of(Slot slot);
+
+/// A node that multiplies with a constant: Conv, ConvTranspose, Gemm, MatMul, or Gather of rows of a float table.
+/// Values are named as in the graph; "" where the layer has none.
+struct Layer {
+  std::string name;  ///< unique in the graph, as a user knows it
+  std::string op;
+  int64_t node = -1;        ///< index of the node in Graph::nodes
+  int64_t bias_node = -1;   ///< index of the Add that brings a MatMul's bias, or -1
+  size_t weight_input = 1;  ///< which of the node's inputs is the weight
+  std::string input;        ///< "" for Gather, which reads indices
+  std::string weight;
+  std::string bias;
+  std::string output;  ///< the Add's where there is a bias_node
+  Shape weight_shape;  ///< as the node sees it
+
+  std::vector<Slot> slots() const;
+  /// The value at a slot, or "".
+  const std::string& value(Slot slot) const;
+};
+
+/// The layers of `graph` in the order of its nodes; those inside subgraphs are not among them. A weight counts as
+/// constant when it is an initializer or a Constant, or comes from one through Identity, Cast, Transpose or
+/// DequantizeLinear.
+std::vector<Layer> layers(const Graph& graph);
+
+}  // namespace kaon
