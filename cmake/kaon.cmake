@@ -103,7 +103,7 @@ function(kaon_install)
   endif()
   foreach(layer IN LISTS layers)
     install(DIRECTORY ${KAON_SOURCE_DIR}/${layer} DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/kaon
-            FILES_MATCHING PATTERN "*.h" PATTERN "*-inl.h" EXCLUDE)
+            FILES_MATCHING PATTERN "*.h" PATTERN "*-inl.h" EXCLUDE PATTERN "*_test.h" EXCLUDE)
   endforeach()
   set(config_dir ${CMAKE_INSTALL_LIBDIR}/cmake/kaon)
   install(EXPORT kaonTargets NAMESPACE kaon:: DESTINATION ${config_dir})

@@ -92,6 +92,12 @@ class Fuser {
     return static_cast<int64_t>(readers(id)[0]);
   }
 
+  /// oneDNN's depthwise kernels mix up the numbers of two post-ops of one kind.
+  bool has_post(size_t index, algorithm kind) const {
+    const std::vector<PostOp>& post = graph_.ops[index].post;
+    return std::any_of(post.begin(), post.end(), [&](const PostOp& one) { return one.algorithm == kind && one.operand < 0; });
+  }
+
   int32_t other_input(const PlanOp& op, int32_t id) const { return op.inputs[0] == id ? op.inputs[1] : op.inputs[0]; }
 
   bool is_binary_with(const PlanOp& op, std::string_view name, int32_t id, std::optional<float> value) const {
@@ -126,6 +132,9 @@ class Fuser {
     if (graph_.facts(next.outputs[0]).type != DType::Float32) return false;
     if (graph_.facts(next.outputs[0]).shape != graph_.facts(value).shape) return false;
     const auto add = [&](std::vector<PostOp> post) {
+      for (const PostOp& one : post) {
+        if (has_post(index, one.algorithm)) return false;
+      }
       take(index, {static_cast<size_t>(reader)}, next.outputs[0], std::move(post));
       return true;
     };
@@ -157,6 +166,7 @@ class Fuser {
     const PlanOp& gate = graph_.ops[first];
     const PlanOp& product = graph_.ops[mul];
     if (!product.is("Mul") || product.inputs[0] == product.inputs[1]) return false;
+    if (has_post(index, algorithm::eltwise_swish) || has_post(index, algorithm::eltwise_hardswish)) return false;
     if (gate.is("Sigmoid") && other_input(product, x) == gate.outputs[0] && only_reader(gate.outputs[0]) >= 0) {
       take(index, {first, mul}, product.outputs[0], {{algorithm::eltwise_swish, 1, 0}});
       return true;
@@ -222,7 +232,8 @@ class Fuser {
       if (next.is("Sub")) linear.beta = -*number;
       if (next.is("Mul")) linear.alpha = *number;
       if (next.is("Div")) linear.alpha = 1 / *number;
-      take(index, {reader}, output, {linear});
+      if (!absorb_linear(index, linear)) return false;
+      take(index, {reader}, output, {});
       return true;
     }
     if (!(next.is("Add") || next.is("Mul"))) return false;
@@ -235,6 +246,30 @@ class Fuser {
                                                 [&](const PostOp& p) { return p.operand >= 0 && !graph_.facts(p.operand).is_static; });
     if (full && !facts.is_static && dynamic_operands > 0) return false;
     take(index, {reader}, output, {{next.is("Add") ? algorithm::binary_add : algorithm::binary_mul, 0, 0, operand}});
+    return true;
+  }
+
+  /// x·alpha + beta goes into the weights of a convolution, or joins the one before it.
+  bool absorb_linear(size_t index, const PostOp& linear) {
+    PlanOp& op = graph_.ops[index];
+    if (op.is("Conv") && op.post.empty()) {
+      const int64_t channels = graph_.facts(op.outputs[0]).shape[1];
+      at::Tensor scale = at::full({channels}, linear.alpha);
+      at::Tensor shift = at::full({channels}, linear.beta);
+      if (op.fold_scale >= 0) {
+        scale = graph_.facts(op.fold_scale).constant.tensor * linear.alpha;
+        shift = graph_.facts(op.fold_shift).constant.tensor * linear.alpha + linear.beta;
+      }
+      op.fold_scale = graph_.add_constant(scale);
+      op.fold_shift = graph_.add_constant(shift);
+    } else if (!op.post.empty() && op.post.back().algorithm == algorithm::eltwise_linear) {
+      op.post.back().alpha *= linear.alpha;
+      op.post.back().beta = op.post.back().beta * linear.alpha + linear.beta;
+    } else if (has_post(index, algorithm::eltwise_linear)) {
+      return false;
+    } else {
+      op.post.push_back(linear);
+    }
     return true;
   }
 

@@ -82,8 +82,9 @@ Lowering::PostPlan Lowering::post_plan(const PlanOp& op, const Desc& destination
   return plan;
 }
 
-/// The post-ops as primitives of their own, in place on the first form of `value`.
-void Lowering::post_ops_apart(const PlanOp& op, int32_t value) {
+/// The post-ops as primitives of their own, in place on the first form of `value`. Unless `folded` into the weights
+/// already, a batch norm is among them.
+void Lowering::post_ops_apart(const PlanOp& op, int32_t value, bool folded) {
   const Form form = state(value).forms.front();
   const Shape dims = form.desc.dims();
   const auto binary = [&](dnnl::algorithm algorithm, int32_t operand, const Shape& operand_shape) {
@@ -95,7 +96,7 @@ void Lowering::post_ops_apart(const PlanOp& op, int32_t value) {
     action->slot(DNNL_ARG_SRC_1, action_desc, other);
     emit(std::move(action), {form.slot, other}, {form.slot});
   };
-  if (op.fold_scale >= 0) {
+  if (op.fold_scale >= 0 && !folded) {
     Shape along_channels(dims.size(), 1);
     along_channels[1] = dims[1];
     binary(dnnl::algorithm::binary_mul, op.fold_scale, along_channels);
@@ -174,7 +175,7 @@ bool Lowering::emit_product(const PlanOp& op, const Product& product) {
   action->slot(DNNL_ARG_DST, destination, result);
   for (const int32_t slot : read) touch(slot);
   emit(std::move(action), {}, {result});
-  if (apart) post_ops_apart(op, y);
+  if (apart) post_ops_apart(op, y, true);
   return true;
 }
 

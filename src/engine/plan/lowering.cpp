@@ -110,7 +110,7 @@ void Lowering::lower(const PlanOp& op) {
   const Desc desc = plain_desc(facts(value).shape);
   const int32_t slot = define(value, desc);
   reorder(request(raw, desc), desc, slot, desc);
-  post_ops_apart(op, value);
+  post_ops_apart(op, value, false);
 }
 
 int32_t Lowering::new_slot(int32_t value, size_t bytes, Slot::Kind kind) {

@@ -1,0 +1,45 @@
+# `make` alone lists the targets. JOBS=N sets how many tests run at once.
+.PHONY: help quickstart test build bench format lint fuzz deps deps-test deps-clang oracles
+FUZZ_RUNS ?= 1000000
+FUZZ_SECONDS ?= 300
+
+help: ## this list
+	@sed -nE 's/^([a-z]+):.*## (.*)/  make \1\t\2/p' Makefile | expand -t 20
+
+quickstart: deps build/build.ninja ## build the command and look around
+	@cmake --build build --target kaon
+	build/kaon formats
+
+test: deps-test ## build, run every test; the last line is `N passed, N failed`
+	@scripts/test.sh
+
+build: deps build/build.ninja ## build/kaon and build/bench/*
+	@cmake --build build
+
+build/build.ninja: CMakePresets.json | deps
+	cmake --preset release
+
+bench: build deps-test ## check and time everything in build/bench
+	@scripts/oracles.sh || echo "Benchmarks whose peer is an oracle will say that it is missing."
+	@for bench in build/bench/*; do if [ -x $$bench ] && [ -f $$bench ]; then $$bench || exit 1; fi; done
+
+format: deps-clang ## clang-format every source
+	@scripts/lint.sh --format
+
+lint: deps deps-clang ## clang-format and clang-tidy, clean or failing
+	@scripts/lint.sh
+
+fuzz: deps deps-clang ## each fuzzer for FUZZ_RUNS executions or FUZZ_SECONDS
+	@scripts/fuzz.sh $(FUZZ_RUNS) $(FUZZ_SECONDS)
+
+deps: ## the Debian packages that building needs and are missing
+	@scripts/deps.sh build
+
+deps-test:
+	@scripts/deps.sh build test
+
+deps-clang:
+	@scripts/deps.sh clang
+
+oracles: deps-test ## build/oracles: the Python peers that tests compare with
+	@scripts/oracles.sh

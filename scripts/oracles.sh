@@ -1,0 +1,18 @@
+#!/usr/bin/env bash
+# Makes build/oracles, a Python environment with the pinned peers that tests and benchmarks compare with.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+oracles=build/oracles
+pinned=scripts/oracles.txt
+
+! cmp -s "$pinned" "$oracles/pinned.txt" || exit 0
+rm -rf "$oracles"
+if python3 -m venv "$oracles" &&
+   "$oracles/bin/pip" install -q --disable-pip-version-check --retries 1 --timeout 20 -r "$pinned"; then
+  cp "$pinned" "$oracles/pinned.txt"
+  echo "oracles: $oracles is ready"
+else
+  rm -rf "$oracles"
+  echo "oracles: could not be installed (no network?)" >&2
+  exit 1
+fi

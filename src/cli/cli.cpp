@@ -1,0 +1,137 @@
+#include "cli/cli.h"
+
+#include <CLI/App.hpp>
+#include <CLI/Config.hpp>
+#include <CLI/Formatter.hpp>
+#include <chrono>
+#include <new>
+#include <ostream>
+
+#include "base/parallel.h"
+#include "cli/context.h"
+#include "cli/help.h"
+#include "cli/verb.h"
+
+namespace kaon {
+
+namespace {
+
+constexpr int kFailed = 1;
+constexpr int kWrongUsage = 2;
+
+void declare_common_flags(CLI::App& app, CommonFlags& flags) {
+  app.set_help_flag("-h,--help", "print this help")->group(kCommonGroup);
+  app.add_flag("-v,--verbose", flags.verbose, "say more on stderr")->group(kCommonGroup);
+  app.add_flag("-q,--quiet", flags.quiet, "say nothing on stderr but errors")->group(kCommonGroup);
+  app.add_option("--threads", flags.threads, "threads to use (default: the cores of this process)")
+      ->check(CLI::Range(1, 1024).description(""))
+      ->type_name("N")
+      ->group(kCommonGroup);
+  app.add_option("--seed", flags.seed, "seed of everything random (default: 0)")
+      ->check(CLI::NonNegativeNumber.description(""))
+      ->type_name("N")
+      ->group(kCommonGroup);
+  // A flag and not an option with an optional value: that would swallow the argument after it.
+  app.add_flag("--json{-}", flags.json, "print the result as JSON, or write it to FILE")
+      ->type_name("[=FILE]")
+      ->group(kCommonGroup);
+}
+
+/// "; did you mean 'x'?", or all there are when none is near.
+std::string hint(const std::string& word, const std::vector<std::string>& known) {
+  const std::string near = nearest(word, known);
+  return near.empty() ? fmt::format("; known are {}", fmt::join(known, ", ")) : "; did you mean '" + near + "'?";
+}
+
+std::vector<std::string> known_flags(const CLI::App& app) {
+  std::vector<std::string> names;
+  for (const CLI::Option* option : app.get_options()) {
+    for (const std::string& name : option->get_lnames()) names.push_back("--" + name);
+    for (const std::string& name : option->get_snames()) names.push_back("-" + name);
+  }
+  return names;
+}
+
+/// What CLI11 could not place, in words; empty when it placed everything.
+std::string describe_unknown(const CLI::App& root, const CLI::App& app, const Registry<Verb>& verbs) {
+  const auto unknown = root.remaining(true);
+  if (unknown.empty()) return "";
+  const std::string word = unknown.front().substr(0, unknown.front().find('='));
+  if (word.size() > 1 && word.front() == '-')
+    return fmt::format("unknown flag '{}'{}", word, hint(word, known_flags(app)));
+  if (&app == &root) return fmt::format("unknown verb '{}'{}", word, hint(word, verbs.names()));
+  return fmt::format("unexpected argument '{}'", unknown.front());
+}
+
+void run_verb(const std::string& name, const std::function<void(Context&)>& work, const CommonFlags& flags,
+              std::ostream& out, std::ostream& err) {
+  if (flags.threads > 0) set_thread_count(flags.threads);
+  Context context(flags, out, err);
+  const auto start = std::chrono::steady_clock::now();
+  work(context);
+  const std::chrono::duration<double> elapsed = std::chrono::steady_clock::now() - start;
+  context.detail("kaon {}: {:.3f} s, {} threads", name, elapsed.count(), thread_count());
+}
+
+}  // namespace
+
+int run_cli(int argc, const char* const* argv, std::ostream& out, std::ostream& err) {
+  Registry<Verb> verbs("verb");
+  register_all_verbs(verbs);
+
+  CLI::App root("kaon " KAON_VERSION ": " KAON_DESCRIPTION, "kaon");
+  CommonFlags flags;
+  declare_common_flags(root, flags);
+  root.set_version_flag("--version", "kaon " KAON_VERSION)->description("print the version")->group(kCommonGroup);
+  root.require_subcommand(0, 1);
+  std::map<std::string, std::function<void(Context&)>> works;
+  for (const auto& [name, verb] : verbs.items()) {
+    CLI::App* app = root.add_subcommand(name, verb.summary);
+    works[name] = verb.declare(*app);
+    declare_common_flags(*app, flags);
+  }
+
+  const auto chosen = [&]() -> const CLI::App& {
+    const auto apps = root.get_subcommands();
+    return apps.empty() ? root : *apps.front();
+  };
+  const auto print_chosen_help = [&](std::ostream& stream) {
+    const CLI::App& app = chosen();
+    if (&app == &root) {
+      print_help(stream, root, verbs);
+    } else {
+      print_verb_help(stream, app, verbs.get(app.get_name()));
+    }
+  };
+  const auto wrong_usage = [&](const std::string& message) {
+    const std::string verb = &chosen() == &root ? "" : " " + chosen().get_name();
+    err << "kaon: " << message << "\nSee 'kaon" << verb << " --help'.\n";
+    return kWrongUsage;
+  };
+
+  try {
+    root.parse(argc, argv);
+    if (&chosen() == &root) {
+      print_chosen_help(err);
+      return kWrongUsage;
+    }
+    run_verb(chosen().get_name(), works.at(chosen().get_name()), flags, out, err);
+    return 0;
+  } catch (const CLI::CallForHelp&) {
+    print_chosen_help(out);
+    return 0;
+  } catch (const CLI::CallForVersion& version) {
+    out << version.what() << '\n';
+    return 0;
+  } catch (const CLI::ParseError& error) {
+    const std::string unknown = describe_unknown(root, chosen(), verbs);
+    return wrong_usage(unknown.empty() ? error.what() : unknown);
+  } catch (const std::bad_alloc&) {
+    err << "kaon: out of memory\n";
+  } catch (const std::exception& error) {
+    err << "kaon: " << error.what() << '\n';
+  }
+  return kFailed;
+}
+
+}  // namespace kaon

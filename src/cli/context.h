@@ -1,0 +1,48 @@
+#pragma once
+#include <cstdint>
+#include <functional>
+#include <nlohmann/json_fwd.hpp>
+#include <ostream>
+#include <string>
+
+#include "base/error.h"
+
+namespace kaon {
+
+/// The flags that every verb takes.
+struct CommonFlags {
+  bool verbose = false;
+  bool quiet = false;
+  int threads = 0;  ///< 0 = the cores this process may run on
+  uint64_t seed = 0;
+  std::string json;  ///< empty = for people; "-" = JSON on stdout; else the file it is written to
+};
+
+/// What a verb at work knows of the command line, and where its words go: results to stdout, all else to stderr.
+class Context {
+ public:
+  Context(const CommonFlags& flags, std::ostream& out, std::ostream& err) : flags_(flags), out_(out), err_(err) {}
+
+  uint64_t seed() const { return flags_.seed; }
+
+  /// A line on stderr; -q silences it.
+  template <typename... Args>
+  void note(fmt::format_string<Args...> format, Args&&... args) {
+    if (!flags_.quiet) err_ << fmt::format(format, std::forward<Args>(args)...) << '\n';
+  }
+  /// A line on stderr that only -v shows.
+  template <typename... Args>
+  void detail(fmt::format_string<Args...> format, Args&&... args) {
+    if (flags_.verbose) note(format, std::forward<Args>(args)...);
+  }
+
+  /// The verb's result, once: `document` where --json asked for it, and what `print` writes unless that went to stdout.
+  void result(const nlohmann::ordered_json& document, const std::function<void(std::ostream&)>& print);
+
+ private:
+  CommonFlags flags_;
+  std::ostream& out_;
+  std::ostream& err_;
+};
+
+}  // namespace kaon

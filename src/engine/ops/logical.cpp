@@ -1,0 +1,51 @@
+// Comparisons, logic and selection: whatever makes or reads bools.
+#include "engine/arith.h"
+
+namespace kaon {
+
+namespace {
+
+using Comparison = at::Tensor (*)(const at::Tensor&, const at::Tensor&);
+
+KernelMaker compare(Comparison function) {
+  return [function](const OpInfo& info) -> Kernel {
+    return [function, inputs = BinaryInputs(info)](Call& call) {
+      const auto [a, b] = inputs(call);
+      const DType type = call.type(0);
+      call.out(0, function(flip_order(widen(a), type), flip_order(widen(b), type)));
+    };
+  };
+}
+
+Kernel make_is_inf(const OpInfo& info) {
+  const bool negative = info.node().get_int("detect_negative", 1) != 0;
+  const bool positive = info.node().get_int("detect_positive", 1) != 0;
+  return [negative, positive](Call& call) {
+    const at::Tensor x = widen(call.in(0));
+    at::Tensor found = at::isinf(x);
+    if (!negative) found = found.logical_and(x.gt(0));
+    if (!positive) found = found.logical_and(x.lt(0));
+    call.out(0, found);
+  };
+}
+
+}  // namespace
+
+void register_logical(OpRegistry& ops) {
+  ops.add("And", compare(at::logical_and));
+  ops.add("Or", compare(at::logical_or));
+  ops.add("Xor", compare(at::logical_xor));
+  ops.add_simple("Not", [](Call& call) { call.out(0, at::logical_not(call.in(0))); });
+  ops.add("Equal", compare(at::eq));
+  ops.add("Greater", compare(at::gt));
+  ops.add("Less", compare(at::lt));
+  ops.add("GreaterOrEqual", compare(at::ge));
+  ops.add("LessOrEqual", compare(at::le));
+  ops.add_simple("IsNaN", [](Call& call) { call.out(0, at::isnan(widen(call.in(0)))); });
+  ops.add("IsInf", make_is_inf);
+  ops.add_simple("Where", [](Call& call) {
+    call.out(0, at::where(call.in(0), call.in(1), call.in(2)), call.type(1));
+  });
+}
+
+}  // namespace kaon

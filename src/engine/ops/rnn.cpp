@@ -1,0 +1,37 @@
+#include "engine/arith.h"
+#include "engine/recurrent.h"
+
+namespace kaon {
+
+namespace {
+
+Kernel make_recurrent(const OpInfo& info, Cell cell) {
+  return [attributes = recurrent_attributes(info, cell)](Call& call) {
+    const auto optional = [&](size_t input) { return call.has(input) ? widen(call.in(input)) : at::Tensor(); };
+    RecurrentInputs inputs;
+    inputs.x = widen(call.in(0));
+    inputs.weight = widen(call.in(1));
+    inputs.recurrence = widen(call.in(2));
+    inputs.bias = optional(3);
+    inputs.lengths = call.has(4) ? call.in(4) : at::Tensor();
+    inputs.initial_h = optional(5);
+    if (attributes.cell == Cell::Lstm) {
+      inputs.initial_c = optional(6);
+      inputs.peepholes = optional(7);
+    }
+    const RecurrentOutputs outputs = run_recurrent(attributes, std::move(inputs));
+    call.out(0, outputs.y, call.type(0));
+    call.out(1, outputs.last_h, call.type(0));
+    if (attributes.cell == Cell::Lstm) call.out(2, outputs.last_c, call.type(0));
+  };
+}
+
+}  // namespace
+
+void register_rnn(OpRegistry& ops) {
+  ops.add("RNN", [](const OpInfo& info) { return make_recurrent(info, Cell::Rnn); });
+  ops.add("GRU", [](const OpInfo& info) { return make_recurrent(info, Cell::Gru); });
+  ops.add("LSTM", [](const OpInfo& info) { return make_recurrent(info, Cell::Lstm); });
+}
+
+}  // namespace kaon

@@ -1,0 +1,235 @@
+// The compiled plan against the plain interpreter, over networks made to use every fusion and layout.
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <random>
+
+#include "engine/engine.h"
+#include "graph/build_test.h"
+
+namespace kaon {
+namespace {
+
+class Net {
+ public:
+  explicit Net(Shape input) : input_(std::move(input)) {}
+
+  Tensor random(Shape shape, float spread = 1, float centre = 0) {
+    std::normal_distribution<float> normal(centre, spread);
+    std::vector<float> values(static_cast<size_t>(element_count(shape)));
+    for (float& value : values) value = normal(generator_);
+    return Tensor::of(std::move(shape), values);
+  }
+  std::string constant(Tensor tensor) {
+    constants_.push_back({fmt::format("c{}", constants_.size()), std::move(tensor), {}, {}});
+    return constants_.back().name;
+  }
+  std::string ints(std::vector<int64_t> values) {
+    const auto count = std::ssize(values);
+    return constant(Tensor::of<int64_t>({count}, values));
+  }
+  std::string scalar(float value) { return constant(Tensor::scalar(value)); }
+  std::string op(std::string kind, std::vector<std::string> inputs, std::vector<Attribute> attributes = {}) {
+    const std::string output = fmt::format("v{}", nodes_.size());
+    nodes_.push_back(make_node(std::move(kind), std::move(inputs), {output}, std::move(attributes)));
+    return output;
+  }
+  std::string conv(const std::string& x, int64_t in, int64_t out, int64_t kernel, int64_t stride = 1, int64_t group = 1) {
+    const std::string w = constant(random({out, in / group, kernel, kernel}, 0.3F));
+    const std::string b = constant(random({out}, 0.3F));
+    return op("Conv", {x, w, b},
+              {{"kernel_shape", std::vector<int64_t>{kernel, kernel}, {}},
+               {"pads", std::vector<int64_t>(4, kernel / 2), {}},
+               {"strides", std::vector<int64_t>{stride, stride}, {}},
+               {"group", group, {}}});
+  }
+  std::string batch_norm(const std::string& x, int64_t channels) {
+    return op("BatchNormalization", {x, constant(random({channels}, 0.2F, 1)), constant(random({channels})), constant(random({channels})),
+                                     constant(random({channels}, 0.1F, 1.5F))});
+  }
+
+  /// The planned run, bare and with a hook on every value, must agree with the frame's.
+  void check(const std::vector<std::string>& outputs, int64_t opset = 17) {
+    const Model model = make_model(nodes_, constants_, {make_value("x", input_)}, outputs, opset);
+    const TensorMap inputs{{"x", random(input_)}};
+    Engine engine(model);
+    Frame frame = engine.start(inputs);
+    frame.finish();
+    const std::vector<Tensor> expected = frame.outputs();
+    Hooks hooks;
+    for (const Node& node : nodes_) {
+      hooks.add(node.outputs[0], [](const std::string&, const Tensor&) -> std::optional<Tensor> { return std::nullopt; });
+    }
+    compare(engine.run(inputs), expected, "planned");
+    compare(engine.run(inputs), expected, "planned again");
+    compare(engine.run(inputs, hooks), expected, "hooked");
+    for (const Node& node : nodes_) {
+      Hooks one;
+      one.add(node.outputs[0], [](const std::string&, const Tensor&) -> std::optional<Tensor> { return std::nullopt; });
+      compare(engine.run(inputs, one), expected, "hooked at " + node.label());
+    }
+  }
+
+ private:
+  static void compare(const std::vector<Tensor>& actual, const std::vector<Tensor>& expected, const std::string& what) {
+    ASSERT_EQ(actual.size(), expected.size());
+    for (size_t i = 0; i < actual.size(); ++i) {
+      ASSERT_EQ(actual[i].shape(), expected[i].shape()) << what;
+      ASSERT_EQ(actual[i].type(), expected[i].type()) << what;
+      const std::vector<float> a = actual[i].to_float();
+      const std::vector<float> e = expected[i].to_float();
+      double energy = 0;
+      double error = 0;
+      for (size_t k = 0; k < a.size(); ++k) {
+        energy += static_cast<double>(e[k]) * e[k];
+        error += std::pow(static_cast<double>(a[k]) - e[k], 2);
+      }
+      // 100 dB: float32 sums in another order, nothing more.
+      EXPECT_LE(error, 1e-10 * energy) << what << ", output " << i;
+    }
+  }
+
+  Shape input_;
+  std::vector<Node> nodes_;
+  std::vector<Initializer> constants_;
+  std::mt19937 generator_{7};
+};
+
+TEST(Plan, ResidualBlockWithBatchNorm) {
+  Net net({2, 16, 14, 14});
+  const std::string a = net.op("Relu", {net.batch_norm(net.conv("x", 16, 16, 3), 16)});
+  const std::string b = net.batch_norm(net.conv(a, 16, 16, 3), 16);
+  net.check({net.op("Relu", {net.op("Add", {b, a})})});
+}
+
+TEST(Plan, ResidualReadTwiceIsNotOverwritten) {
+  Net net({1, 8, 9, 9});
+  const std::string a = net.op("Relu", {net.conv("x", 8, 8, 3)});
+  const std::string b = net.op("Add", {net.conv(a, 8, 8, 3), a});
+  const std::string c = net.op("Add", {a, net.conv(b, 8, 8, 1)});
+  net.check({net.op("Mul", {c, b})});
+}
+
+TEST(Plan, InvertedBottleneckWithOddChannels) {
+  Net net({3, 5, 17, 13});
+  const auto clip = [&](const std::string& x) { return net.op("Clip", {x, net.scalar(0), net.scalar(6)}); };
+  const std::string wide = clip(net.conv("x", 5, 27, 1));
+  const std::string deep = clip(net.conv(wide, 27, 27, 3, 1, 27));
+  net.check({net.op("Add", {net.conv(deep, 27, 5, 1), "x"})});
+}
+
+TEST(Plan, BatchNormBehindRelu) {
+  Net net({2, 12, 10, 10});
+  const std::string a = net.batch_norm(net.op("Relu", {net.conv("x", 12, 12, 3, 1, 12)}), 12);
+  net.check({net.batch_norm(net.op("Relu", {net.conv(a, 12, 20, 1)}), 20)});
+}
+
+TEST(Plan, HardSwishSpelledOutWithScales) {
+  Net net({1, 16, 12, 12});
+  const auto scaled = [&](const std::string& x, float a, float b) { return net.op("Add", {net.op("Mul", {net.scalar(a), x}), net.scalar(b)}); };
+  const auto hard_swish = [&](const std::string& x) {
+    const std::string gate = net.op("Clip", {net.op("Add", {x, net.scalar(3)}), net.scalar(0), net.scalar(6)});
+    return net.op("Div", {net.op("Mul", {x, gate}), net.scalar(6)});
+  };
+  const std::string a = scaled(hard_swish(scaled(net.conv("x", 16, 16, 3, 1, 16), 1.4F, 0.6F)), 0.2F, -0.1F);
+  net.check({hard_swish(net.conv(a, 16, 24, 1))});
+}
+
+TEST(Plan, SwishAndSqueezeExcite) {
+  Net net({2, 16, 8, 8});
+  const std::string a = net.conv("x", 16, 32, 3);
+  const std::string swish = net.op("Mul", {a, net.op("Sigmoid", {a})});
+  const std::string squeezed = net.op("Relu", {net.conv(net.op("GlobalAveragePool", {swish}), 32, 8, 1)});
+  const std::string gate = net.op("HardSigmoid", {net.conv(squeezed, 8, 32, 1)});
+  net.check({net.conv(net.op("Mul", {swish, gate}), 32, 4, 1)});
+}
+
+TEST(Plan, PoolsPadsSlicesAndConcat) {
+  Net net({2, 6, 15, 15});
+  const std::vector<Attribute> window{{"kernel_shape", std::vector<int64_t>{3, 3}, {}}, {"strides", std::vector<int64_t>{2, 2}, {}}};
+  const std::string a = net.op("Relu", {net.conv("x", 6, 16, 3)});
+  const std::string most = net.op("MaxPool", {a}, {window[0], window[1], {"ceil_mode", int64_t{1}, {}}});
+  const std::string mean = net.op("AveragePool", {a}, window);
+  const std::string sliced = net.op("Slice", {a, net.ints({0, 0}), net.ints({13, 13}), net.ints({2, 3}), net.ints({2, 2})});
+  const std::string padded = net.op("Pad", {sliced, net.ints({0, 3, 0, 0, 0, 5, 0, 0})});
+  const std::string joined = net.op("Concat", {most, mean, padded}, {{"axis", int64_t{1}, {}}});
+  net.check({net.conv(joined, 16 + 16 + 24, 7, 1), net.op("Flatten", {net.op("GlobalAveragePool", {joined})})});
+}
+
+TEST(Plan, ConvTransposeWithGroupsAndOutputPadding) {
+  Net net({2, 8, 5, 7});
+  const std::string w = net.constant(net.random({8, 3, 3, 3}, 0.3F));
+  const std::string b = net.constant(net.random({6}));
+  const std::string y = net.op("ConvTranspose", {"x", w, b},
+                               {{"strides", std::vector<int64_t>{2, 2}, {}}, {"pads", std::vector<int64_t>{1, 1, 1, 1}, {}},
+                                {"output_padding", std::vector<int64_t>{1, 0}, {}}, {"group", int64_t{2}, {}}});
+  net.check({net.op("Relu", {y})});
+}
+
+TEST(Plan, OneAndThreeDimensionalConvolutions) {
+  Net flat({2, 6, 31});
+  const std::string w = flat.constant(flat.random({10, 3, 5}, 0.3F));
+  flat.check({flat.op("Tanh", {flat.op("Conv", {"x", w}, {{"group", int64_t{2}, {}}, {"dilations", std::vector<int64_t>{2}, {}}})})});
+  Net deep({1, 3, 6, 7, 8});
+  const std::string v = deep.constant(deep.random({4, 3, 3, 3, 3}, 0.3F));
+  deep.check({deep.op("Relu", {deep.op("Conv", {"x", v}, {{"auto_pad", std::string("SAME_LOWER"), {}}})})});
+}
+
+TEST(Plan, Attention) {
+  Net net({2, 10, 24});
+  const auto heads = [&](const std::string& x) {
+    const std::string split = net.op("Reshape", {x, net.ints({0, 0, 3, 8})});
+    return net.op("Transpose", {split}, {{"perm", std::vector<int64_t>{0, 2, 1, 3}, {}}});
+  };
+  const auto project = [&](const std::string& x) { return net.op("MatMul", {x, net.constant(net.random({24, 24}, 0.2F))}); };
+  const std::string mean = net.op("ReduceMean", {net.op("Pow", {"x", net.scalar(2)})}, {{"axes", std::vector<int64_t>{-1}, {}}});
+  const std::string x = net.op("Mul", {net.op("Div", {"x", net.op("Sqrt", {net.op("Add", {mean, net.scalar(1e-5F)})})}), net.constant(net.random({24}))});
+  const std::string q = heads(net.op("Add", {project(x), net.constant(net.random({24}))}));
+  const std::string k = net.op("Transpose", {heads(project(x))}, {{"perm", std::vector<int64_t>{0, 1, 3, 2}, {}}});
+  const std::string scores = net.op("Softmax", {net.op("Mul", {net.op("MatMul", {q, k}), net.scalar(0.35F)})}, {{"axis", int64_t{-1}, {}}});
+  const std::string mixed = net.op("Transpose", {net.op("MatMul", {scores, heads(project(x))})}, {{"perm", std::vector<int64_t>{0, 2, 1, 3}, {}}});
+  net.check({net.op("Add", {project(net.op("Reshape", {mixed, net.ints({0, 0, -1})})), "x"})});
+}
+
+TEST(Plan, BroadcastsOfEveryKind) {
+  Net net({4, 3, 5});
+  const std::string row = net.constant(net.random({5}));
+  const std::string column = net.constant(net.random({3, 1}, 0.1F, 2));
+  const std::string outer = net.constant(net.random({4, 1, 1}));
+  const std::string a = net.op("Sub", {row, net.op("Div", {"x", column})});
+  const std::string b = net.op("Max", {net.op("Mul", {outer, a}), net.op("Min", {"x", net.scalar(0.2F)})});
+  net.check({b, net.op("Neg", {net.op("Transpose", {b}, {{"perm", std::vector<int64_t>{2, 0, 1}, {}}})})});
+}
+
+TEST(Plan, ValuesReadThroughSeveralViewsStayAlive) {
+  Net net({2, 4, 6});
+  const std::string a = net.op("Exp", {"x"});
+  const std::string view = net.op("Reshape", {a, net.ints({2, 24})});
+  const std::string turned = net.op("Transpose", {a}, {{"perm", std::vector<int64_t>{0, 2, 1}, {}}});
+  const std::string b = net.op("Neg", {a});
+  net.check({net.op("Relu", {view}), net.op("Sqrt", {turned}), b});
+}
+
+TEST(Plan, ABatchInSlicesEqualsTheWhole) {
+  Net net({7, 4, 64, 64});
+  const std::string a = net.op("Relu", {net.conv("x", 4, 32, 3)});
+  const std::string pooled = net.op("Flatten", {net.op("GlobalAveragePool", {net.conv(a, 32, 8, 3, 2)})});
+  net.check({net.op("Gemm", {pooled, net.constant(net.random({8, 3})), net.constant(net.random({3}))})});
+}
+
+TEST(Plan, MixingSamplesIsNotSliced) {
+  Net net({6, 16, 64, 64});
+  const std::string a = net.op("Relu", {net.conv("x", 16, 16, 3)});
+  const std::string centred = net.op("Sub", {a, net.op("ReduceMean", {a}, {{"axes", std::vector<int64_t>{0}, {}}})});
+  net.check({net.op("GlobalAveragePool", {net.op("Abs", {centred})})});
+}
+
+TEST(Plan, ShapesThatFollowTheDataAreInterpreted) {
+  Net net({2, 5});
+  const std::string where = net.op("NonZero", {net.op("Floor", {"x"})});
+  net.check({net.op("Cast", {where}, {{"to", int64_t{1}, {}}})});
+}
+
+}  // namespace
+}  // namespace kaon

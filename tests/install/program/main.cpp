@@ -1,0 +1,9 @@
+#include <numerics/format.h>
+
+#include <iostream>
+
+int main() {
+  for (const auto& [name, format] : kaon::formats().items()) {
+    std::cout << name << ' ' << format.bits << '\n';
+  }
+}
