@@ -47,16 +47,20 @@ int32_t Lowering::define_as(int32_t value, const Desc& desc) {
   return desc.dims() == facts(value).shape ? define(value, desc) : define_plain(value);
 }
 
-/// A residual operand that dies here and may therefore be accumulated into; -1 when there is none.
-int32_t Lowering::sum_candidate(const PlanOp& op) {
+/// A residual operand that dies here and may therefore be accumulated into, as `destination`; -1 when there is none.
+int32_t Lowering::sum_candidate(const PlanOp& op, const Desc& destination) {
   for (const PostOp& post : op.post) {
     if (post.algorithm != dnnl::algorithm::binary_add || facts(post.operand).is_static) continue;
-    const int32_t slot = first_form(post.operand).slot;
-    const std::vector<int32_t>& held = holders_.at(out_.slots[static_cast<size_t>(slot)].root);
+    if (state(post.operand).reads_left != 1) return -1;
+    if (std::find(op.inputs.begin(), op.inputs.end(), post.operand) != op.inputs.end()) return -1;
+    const bool merged_axes = destination.dims() != facts(post.operand).shape;
+    const Form* form = find_form(post.operand, merged_axes ? plain_desc(facts(post.operand).shape) : destination);
+    if (form == nullptr) return post.operand;  // a copy in that layout will be its own
+    const std::vector<int32_t>& held = holders_.at(out_.slots[static_cast<size_t>(form->slot)].root);
     const bool also_input = std::any_of(op.inputs.begin(), op.inputs.end(), [&](int32_t id) {
       return std::find(held.begin(), held.end(), id) != held.end();
     });
-    return !also_input && may_overwrite(slot, op) ? post.operand : -1;
+    return !also_input && may_overwrite(form->slot, op) ? post.operand : -1;
   }
   return -1;
 }
@@ -117,27 +121,19 @@ bool Lowering::emit_product(const PlanOp& op, const Product& product) {
   if (!is_usable(bare)) return false;
   const Desc natural = bare.query_md(dnnl::query::dst_md);
   bool apart = false;
-  int32_t sum = sum_candidate(op);
-  Desc destination = natural;
+  int32_t sum = sum_candidate(op, natural);
   PostPlan posts;
   dnnl::primitive_desc chosen = bare;
-  const auto try_with = [&](const Desc& desc, int32_t sum_value) {
-    posts = post_plan(op, desc, sum_value);
-    chosen = product.describe(desc, posts.attr);
-    destination = desc;
+  const auto try_with = [&](int32_t sum_value) {
+    posts = post_plan(op, natural, sum_value);
+    chosen = product.describe(natural, posts.attr);
     return is_usable(chosen);
   };
-  if (sum >= 0) {
-    const Form& form = first_form(sum);
-    const bool same_dims = form.desc.dims() == natural.dims();
-    const bool fits = same_dims ? true : form.desc == plain_desc(facts(sum).shape) && natural == plain_desc(natural.dims());
-    if (!fits || !try_with(same_dims ? form.desc : natural, sum)) sum = -1;
-  }
-  if (sum < 0 && !op.post.empty() && !try_with(natural, -1)) {
+  if (sum >= 0 && !try_with(sum)) sum = -1;
+  if (sum < 0 && !op.post.empty() && !try_with(-1)) {
     apart = true;
     posts = {};
     chosen = bare;
-    destination = natural;
   }
 
   auto action = std::make_unique<DnnlAction>(dnnl::primitive(chosen));
@@ -166,13 +162,12 @@ bool Lowering::emit_product(const PlanOp& op, const Product& product) {
   }
   int32_t result = -1;
   if (sum >= 0) {
-    const Form form = first_form(sum);
-    result = alias_slot(y, form.slot);
-    add_form(y, destination.dims() == facts(y).shape ? destination : plain_desc(facts(y).shape), result);
+    result = alias_slot(y, request_as(sum, natural));
+    add_form(y, natural.dims() == facts(y).shape ? natural : plain_desc(facts(y).shape), result);
   } else {
-    result = define_as(y, destination);
+    result = define_as(y, natural);
   }
-  action->slot(DNNL_ARG_DST, destination, result);
+  action->slot(DNNL_ARG_DST, natural, result);
   for (const int32_t slot : read) touch(slot);
   emit(std::move(action), {}, {result});
   if (apart) post_ops_apart(op, y, true);

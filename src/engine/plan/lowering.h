@@ -139,7 +139,7 @@ class Lowering {
   PostPlan post_plan(const PlanOp& op, const Desc& destination, int32_t sum) const;
   int32_t request_as(int32_t value, const Desc& desc);
   int32_t define_as(int32_t value, const Desc& desc);
-  int32_t sum_candidate(const PlanOp& op);
+  int32_t sum_candidate(const PlanOp& op, const Desc& destination);
   void post_ops_apart(const PlanOp& op, int32_t value, bool folded);
   void emit_eltwise(dnnl::algorithm algorithm, float alpha, float beta, const Desc& desc, int32_t in, int32_t out);
 
