@@ -11,6 +11,7 @@
 #include <fstream>
 #include <iostream>
 #include <nlohmann/json.hpp>
+#include <tuple>
 
 #include "base/atomic_file.h"
 #include "base/error.h"
@@ -25,6 +26,9 @@ constexpr double kSampleSeconds = 2e-3;  // shorter calls are repeated within on
 constexpr double kCaseSeconds = 0.8;
 constexpr size_t kMinSamples = 7;
 constexpr size_t kMaxSamples = 101;
+constexpr double kBlockSeconds = 0.1;  // of runs in a row beside a peer in another process
+constexpr double kSpinSeconds = 0.01;
+constexpr int kBlocks = 9;
 
 struct Timing {
   double median = 0;
@@ -59,32 +63,64 @@ Timing summarize(std::vector<double> seconds) {
   return {at(0.5), (at(0.75) - at(0.25)) / at(0.5)};
 }
 
+struct Seconds {
+  std::vector<double> kaon, peer;
+};
+
+/// Kaon and its peer alternate, so that both see the same machine.
+Seconds alternate(const Work& work) {
+  const int kaon_repeats = repeats_for(work.kaon);
+  const int peer_repeats = work.peer ? repeats_for(work.peer) : 0;
+  Seconds seconds;
+  const auto start = std::chrono::steady_clock::now();
+  double spent = 0;
+  while (seconds.kaon.size() < kMaxSamples && (seconds.kaon.size() < kMinSamples || spent < kCaseSeconds)) {
+    seconds.kaon.push_back(seconds_of(work.kaon, kaon_repeats));
+    if (work.peer) seconds.peer.push_back(seconds_of(work.peer, peer_repeats));
+    spent = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  }
+  return seconds;
+}
+
+/// The same with a peer in another process, in blocks of runs. The first runs of a block are not counted: the other
+/// side's threads may still spin and the caches hold its data.
+Seconds alternate_blocks(const Work& work) {
+  const double once = std::max(seconds_of(work.kaon, 1), 1e-6);
+  const int count = static_cast<int>(std::clamp(kBlockSeconds / once, 3.0, 100.0));
+  const int skipped = static_cast<int>(std::clamp(kSpinSeconds / once, 1.0, 50.0));
+  Seconds seconds;
+  for (int block = 0; block < kBlocks; ++block) {
+    for (int i = 0; i < skipped; ++i) work.kaon();
+    for (int i = 0; i < count; ++i) seconds.kaon.push_back(seconds_of(work.kaon, 1));
+    const std::vector<double> peer = work.remote_peer(skipped + count);
+    seconds.peer.insert(seconds.peer.end(), peer.begin() + skipped, peer.end());
+  }
+  return seconds;
+}
+
 Row run(const Case& item) {
   const int threads_before = thread_count();
   if (item.threads > 0) set_thread_count(item.threads);
   const Work work = item.prepare();
   if (work.check) work.check();
-
-  // Kaon and its peer alternate, so that both see the same machine.
-  const int kaon_repeats = repeats_for(work.kaon);
-  const int peer_repeats = work.peer ? repeats_for(work.peer) : 0;
-  std::vector<double> kaon_seconds, peer_seconds;
-  const auto start = std::chrono::steady_clock::now();
-  double spent = 0;
-  while (kaon_seconds.size() < kMaxSamples && (kaon_seconds.size() < kMinSamples || spent < kCaseSeconds)) {
-    kaon_seconds.push_back(seconds_of(work.kaon, kaon_repeats));
-    if (work.peer) peer_seconds.push_back(seconds_of(work.peer, peer_repeats));
-    spent = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  Row row{item.name, item.peer_name, item.unit};
+  if (work.measure) {
+    std::tie(row.kaon, row.peer) = work.measure();
+    row.ratio = row.peer / row.kaon;
+    set_thread_count(threads_before);
+    return row;
   }
+  const Seconds seconds = work.remote_peer ? alternate_blocks(work) : alternate(work);
   set_thread_count(threads_before);
 
   const auto value = [&](const Timing& timing) {
     return item.amount > 0 ? item.amount / timing.median : timing.median * 1e3;
   };
-  const Timing kaon = summarize(kaon_seconds);
-  Row row{item.name, item.peer_name, item.unit, value(kaon), 0, 0, kaon.spread, 0};
-  if (work.peer) {
-    const Timing peer = summarize(peer_seconds);
+  const Timing kaon = summarize(seconds.kaon);
+  row.kaon = value(kaon);
+  row.kaon_spread = kaon.spread;
+  if (!seconds.peer.empty()) {
+    const Timing peer = summarize(seconds.peer);
     row.peer = value(peer);
     row.peer_spread = peer.spread;
     row.ratio = peer.median / kaon.median;
@@ -148,7 +184,7 @@ int run_all(int argc, char** argv) {
   for (const Case& item : all_cases()) {
     if (glob_match(filter, item.name)) chosen.push_back(item);
   }
-  if (chosen.empty()) {
+  if (chosen.empty() && !all_cases().empty()) {
     fmt::print(stderr, "--filter: no case matches '{}'; the cases are\n", filter);
     for (const Case& item : all_cases()) fmt::print(stderr, "  {}\n", item.name);
     return 2;

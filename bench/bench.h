@@ -1,6 +1,7 @@
 #pragma once
 #include <functional>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace kaon::bench {
@@ -10,6 +11,10 @@ struct Work {
   std::function<void()> check;  ///< runs before the timing and throws kaon::Error if a result is wrong
   std::function<void()> kaon;
   std::function<void()> peer;  ///< empty where there is nothing to compare with
+  /// Instead of `peer`, one in another process: runs n times and gives the seconds of each run, as measured there.
+  std::function<std::vector<double>(int n)> remote_peer;
+  /// Instead of all timing: what is reported for Kaon and for the peer, in the case's unit; less is better.
+  std::function<std::pair<double, double>()> measure;
 };
 
 struct Case {

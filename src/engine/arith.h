@@ -15,6 +15,11 @@ inline at::Tensor widen(const at::Tensor& tensor) {
   return type == at::kHalf || type == at::kBFloat16 ? tensor.to(at::kFloat) : tensor;
 }
 
+/// The input widened; undefined where it is left out.
+inline at::Tensor optional_input(const Call& call, size_t input) {
+  return call.has(input) ? widen(call.in(input)) : at::Tensor();
+}
+
 /// The kernel of a function of the first input whose result has that input's type.
 template <typename Function>
 Kernel unary(Function function) {

@@ -24,18 +24,6 @@ const Format* float_format(DType type) {
   return nullptr;
 }
 
-bool is_float_code(DType type) {
-  switch (type) {
-    case DType::Float8E4M3FN:
-    case DType::Float8E4M3FNUZ:
-    case DType::Float8E5M2:
-    case DType::Float8E5M2FNUZ:
-    case DType::Float8E8M0:
-    case DType::Float4E2M1: return true;
-    default: return false;
-  }
-}
-
 bool is_sub_byte_integer(DType type) {
   return type == DType::UInt4 || type == DType::Int4 || type == DType::UInt2 || type == DType::Int2;
 }
@@ -91,6 +79,18 @@ at::Tensor wrap(const at::Tensor& tensor, DType type) {
 }
 
 }  // namespace
+
+bool is_float_code(DType type) {
+  switch (type) {
+    case DType::Float8E4M3FN:
+    case DType::Float8E4M3FNUZ:
+    case DType::Float8E5M2:
+    case DType::Float8E5M2FNUZ:
+    case DType::Float8E8M0:
+    case DType::Float4E2M1: return true;
+    default: return false;
+  }
+}
 
 Value cast(const Value& value, DType type, const CastOptions& options) {
   if (value.type == type) return value;

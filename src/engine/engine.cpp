@@ -9,18 +9,11 @@
 #include "engine/plan/plan.h"
 #include "engine/program.h"
 #include "engine/threads.h"
+#include "graph/describe.h"
 
 namespace kaon {
 
 namespace {
-
-std::string describe(const ValueInfo& info) {
-  std::vector<std::string> dims;
-  for (const Dim& dim : info.shape.value_or(std::vector<Dim>{})) {
-    dims.push_back(dim.value ? std::to_string(*dim.value) : dim.symbol.empty() ? "?" : dim.symbol);
-  }
-  return fmt::format("{} [{}]", name_of(info.type), fmt::join(dims, ", "));
-}
 
 bool fits(const ValueInfo& info, const Tensor& tensor) {
   if (info.type != DType::Undefined && info.type != tensor.type()) return false;
@@ -66,8 +59,7 @@ std::vector<Value> load_inputs(const Program& program, const TensorMap& inputs) 
 
 }  // namespace
 
-Engine::Engine(Model model)
-    : program_(Program::compile(std::move(model))), plans_(std::make_unique<Plans>(program_)) {}
+Engine::Engine(Model model) : program_(Program::compile(std::move(model))), plans_(std::make_unique<Plans>(program_)) {}
 Engine::~Engine() = default;
 Engine::Engine(Engine&&) noexcept = default;
 Engine& Engine::operator=(Engine&&) noexcept = default;

@@ -42,7 +42,8 @@ class Hooks {
   std::vector<std::pair<Edge, Hook>> hooks_;
 };
 
-/// A run in progress: stops after any node, forks cheaply (copies share tensors), goes on. Values are freed at last use.
+/// A run in progress: stops after any node, forks cheaply (copies share tensors), goes on. Values are freed at last
+/// use.
 class Frame {
  public:
   Frame(const Frame&);

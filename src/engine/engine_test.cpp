@@ -17,15 +17,17 @@ Tensor ramp(Shape shape, float start, float step) {
 
 /// a = x + 1; b = a · 2; c = a · b
 Model chain() {
-  return make_model({make_node("Add", {"x", "one"}, {"a"}), make_node("Mul", {"a", "two"}, {"b"}), make_node("Mul", {"a", "b"}, {"c"})},
+  return make_model({make_node("Add", {"x", "one"}, {"a"}), make_node("Mul", {"a", "two"}, {"b"}),
+                     make_node("Mul", {"a", "b"}, {"c"})},
                     {make_constant("one", {}, {1}), make_constant("two", {}, {2})}, {make_value("x", {3})}, {"c"});
 }
 
 std::vector<float> numbers(const Tensor& tensor) { return tensor.to_float(); }
 
 TEST(Engine, ListsEveryUnsupportedNode) {
-  Model model = make_model({make_node("Frobnicate", {"x"}, {"a"}), make_node("Relu", {"a"}, {"b"}), make_node("Twiddle", {"b"}, {"c"})}, {},
-                           {make_value("x", {1})}, {"c"});
+  Model model = make_model(
+      {make_node("Frobnicate", {"x"}, {"a"}), make_node("Relu", {"a"}, {"b"}), make_node("Twiddle", {"b"}, {"c"})}, {},
+      {make_value("x", {1})}, {"c"});
   const std::string message = error_of(ErrorCode::Unsupported, [&] { const Engine engine(model); });
   EXPECT_NE(message.find("Frobnicate 'a'"), std::string::npos) << message;
   EXPECT_NE(message.find("Twiddle 'c'"), std::string::npos) << message;
@@ -37,14 +39,29 @@ TEST(Engine, ChecksInputs) {
   Engine engine(chain());
   EXPECT_EQ(numbers(engine.run({{"x", ramp({3}, 0, 1)}})[0]), (std::vector<float>{2, 8, 18}));
   EXPECT_NE(error_of(ErrorCode::InvalidInput, [&] { engine.run({}); }).find("float32 [3]"), std::string::npos);
-  EXPECT_NE(error_of(ErrorCode::InvalidInput, [&] { engine.run({{"x", ramp({4}, 0, 1)}}); }).find("[4]"), std::string::npos);
-  EXPECT_NE(error_of(ErrorCode::InvalidInput, [&] { engine.run({{"x", ramp({3}, 0, 1)}, {"y", ramp({3}, 0, 1)}}); }).find("no such input"),
+  EXPECT_NE(error_of(ErrorCode::InvalidInput,
+                     [&] {
+                       engine.run({{"x", ramp({4}, 0, 1)}});
+                     })
+                .find("[4]"),
+            std::string::npos);
+  EXPECT_NE(error_of(ErrorCode::InvalidInput,
+                     [&] {
+                       engine.run({{"x", ramp({3}, 0, 1)}, {"y", ramp({3}, 0, 1)}});
+                     })
+                .find("no such input"),
             std::string::npos);
 }
 
 TEST(Engine, KernelFailuresNameTheNode) {
-  Engine engine(make_model({make_node("MatMul", {"x", "w"}, {"y"})}, {make_counting("w", {4, 2})}, {make_value("x", {2, 3})}, {"y"}));
-  EXPECT_NE(error_of(ErrorCode::InvalidInput, [&] { engine.run({{"x", ramp({2, 3}, 0, 1)}}); }).find("MatMul 'y'"), std::string::npos);
+  Engine engine(make_model({make_node("MatMul", {"x", "w"}, {"y"})}, {make_counting("w", {4, 2})},
+                           {make_value("x", {2, 3})}, {"y"}));
+  EXPECT_NE(error_of(ErrorCode::InvalidInput,
+                     [&] {
+                       engine.run({{"x", ramp({2, 3}, 0, 1)}});
+                     })
+                .find("MatMul 'y'"),
+            std::string::npos);
 }
 
 TEST(Frame, StopsForksAndGoesOn) {
@@ -92,7 +109,8 @@ TEST(Hooks, SeeAndReplaceValues) {
 TEST(Hooks, AnEdgeIsOneReadersOwn) {
   Engine engine(chain());
   Hooks hooks;
-  hooks.add(Edge{"a", 2, 0}, [](const std::string&, const Tensor&) -> std::optional<Tensor> { return ramp({3}, 1, 0); });
+  hooks.add(Edge{"a", 2, 0},
+            [](const std::string&, const Tensor&) -> std::optional<Tensor> { return ramp({3}, 1, 0); });
   EXPECT_EQ(numbers(engine.run({{"x", ramp({3}, 0, 1)}}, hooks)[0]), (std::vector<float>{2, 4, 6}));
 }
 
@@ -116,7 +134,8 @@ TEST(Hooks, BadOnesAreNamed) {
   EXPECT_NE(error_of(ErrorCode::InvalidInput, [&] { engine.run(inputs, unknown); }).find("q"), std::string::npos);
   Hooks elsewhere;
   elsewhere.add(Edge{"a", 0, 0}, nothing);
-  EXPECT_NE(error_of(ErrorCode::InvalidInput, [&] { engine.run(inputs, elsewhere); }).find("does not read"), std::string::npos);
+  EXPECT_NE(error_of(ErrorCode::InvalidInput, [&] { engine.run(inputs, elsewhere); }).find("does not read"),
+            std::string::npos);
   Hooks misshapen;
   misshapen.add("a", [](const std::string&, const Tensor&) -> std::optional<Tensor> { return ramp({2}, 0, 0); });
   EXPECT_NE(error_of(ErrorCode::InvalidInput, [&] { engine.run(inputs, misshapen); }).find("shape"), std::string::npos);

@@ -41,7 +41,8 @@ Tensor Frame::value(const std::string& name) const {
   const int32_t id = state_->program->find_value(name);
   if (id < 0) fail(ErrorCode::InvalidInput, name, "the model has no such value");
   const Value& value = state_->table[static_cast<size_t>(id)];
-  if (!value.defined()) fail(ErrorCode::InvalidInput, name, "this value is not made yet or was freed after its last use");
+  if (!value.defined())
+    fail(ErrorCode::InvalidInput, name, "this value is not made yet or was freed after its last use");
   return to_tensor(value);
 }
 
@@ -54,7 +55,8 @@ void Frame::set(const std::string& name, const Tensor& tensor) {
 std::vector<Tensor> Frame::outputs() const {
   if (!done()) fail(ErrorCode::InvalidInput, "frame", "{} of {} nodes have run", position(), node_count());
   std::vector<Tensor> outputs;
-  for (const int32_t id : state_->program->outputs()) outputs.push_back(to_tensor(state_->table[static_cast<size_t>(id)]));
+  for (const int32_t id : state_->program->outputs())
+    outputs.push_back(to_tensor(state_->table[static_cast<size_t>(id)]));
   return outputs;
 }
 

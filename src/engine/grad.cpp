@@ -7,7 +7,8 @@
 
 namespace kaon {
 
-GradModel::GradModel(Model model, const std::vector<std::string>& frozen) : program_(Program::compile(std::move(model))) {
+GradModel::GradModel(Model model, const std::vector<std::string>& frozen)
+    : program_(Program::compile(std::move(model))) {
   for (const auto& [id, value] : program_->constants()) {
     const std::string& name = program_->value_names()[static_cast<size_t>(id)];
     if (value.type != DType::Float32 || std::find(frozen.begin(), frozen.end(), name) != frozen.end()) continue;

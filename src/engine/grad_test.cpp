@@ -16,9 +16,10 @@ Model small_net() {
   Graph& graph = model.graph;
   graph.inputs = {{.name = "x"}};
   graph.outputs = {{.name = "y"}};
-  graph.initializers = {{"a", Tensor::of<float>({2, 3}, std::vector<float>{0.1F, -0.2F, 0.3F, 0.4F, 0.5F, -0.6F}), {}, {}},
-                        {"b", Tensor::of<float>({3}, std::vector<float>{0.01F, 0.02F, 0.03F}), {}, {}},
-                        {"c", Tensor::of<float>({3, 1}, std::vector<float>{1, -1, 2}), {}, {}}};
+  graph.initializers = {
+      {"a", Tensor::of<float>({2, 3}, std::vector<float>{0.1F, -0.2F, 0.3F, 0.4F, 0.5F, -0.6F}), {}, {}},
+      {"b", Tensor::of<float>({3}, std::vector<float>{0.01F, 0.02F, 0.03F}), {}, {}},
+      {"c", Tensor::of<float>({3, 1}, std::vector<float>{1, -1, 2}), {}, {}}};
   graph.nodes = {{.name = "h", .op = "Gemm", .inputs = {"x", "a", "b"}, .outputs = {"h"}},
                  {.name = "r", .op = "Relu", .inputs = {"h"}, .outputs = {"r"}},
                  {.name = "y", .op = "MatMul", .inputs = {"r", "c"}, .outputs = {"y"}}};

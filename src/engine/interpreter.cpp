@@ -14,7 +14,8 @@ HookTable::HookTable(const Program& program, const Hooks& hooks) : program_(prog
     const auto node = static_cast<size_t>(edge.node);
     const auto input = static_cast<size_t>(edge.input);
     if (node >= steps.size() || input >= steps[node].inputs.size() || steps[node].inputs[input] != id) {
-      fail(ErrorCode::InvalidInput, edge.value, "node {} does not read this value as its input {}", edge.node, edge.input);
+      fail(ErrorCode::InvalidInput, edge.value, "node {} does not read this value as its input {}", edge.node,
+           edge.input);
     }
     on_edge_[{edge.node, edge.input}].push_back(&hook);
   }

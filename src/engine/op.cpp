@@ -64,7 +64,8 @@ void OpRegistry::add(const std::string& name, KernelMaker maker, const std::stri
 }
 
 void OpRegistry::add_simple(const std::string& name, Kernel kernel, const std::string& domain) {
-  add(name, [kernel = std::move(kernel)](const OpInfo&) { return kernel; }, domain);
+  add(
+      name, [kernel = std::move(kernel)](const OpInfo&) { return kernel; }, domain);
 }
 
 const KernelMaker* OpRegistry::find(const std::string& domain, const std::string& name) const {

@@ -118,8 +118,8 @@ void ProgramBuilder::build_step(const Node& node) {
     }
   } else {
     const std::string domain = node.domain.empty() ? "ai.onnx" : node.domain;
-    unsupported_.push_back(fmt::format("{}: no such operator in the engine (domain {}, opset {})", node.label(), domain,
-                                       info.opset()));
+    unsupported_.push_back(
+        fmt::format("{}: no such operator in the engine (domain {}, opset {})", node.label(), domain, info.opset()));
   }
   for (const std::string& input : node.inputs) step.inputs.push_back(input.empty() ? -1 : define(input));
   step.inputs.insert(step.inputs.end(), captured_.begin(), captured_.end());

@@ -13,9 +13,9 @@ namespace kaon {
 /// One node made ready: values are indices into the run's table, -1 where an optional one is left out.
 struct Step {
   Kernel kernel;
-  std::vector<int32_t> inputs;   ///< the node's own, then what its subgraphs capture
+  std::vector<int32_t> inputs;  ///< the node's own, then what its subgraphs capture
   std::vector<int32_t> outputs;
-  std::vector<int32_t> dead;     ///< values nobody reads after this step
+  std::vector<int32_t> dead;  ///< values nobody reads after this step
 };
 
 using InputEdit = std::function<void(size_t input, Value& value)>;

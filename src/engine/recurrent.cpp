@@ -75,7 +75,7 @@ class Direction {
     const at::Tensor& x = inputs.x;
     const int64_t gates = gate_count(attributes.cell) * hidden_;
     // Everything that does not depend on the state is computed for all steps at once.
-    projected_ = at::matmul(x, inputs.weight[direction].t());
+    projected_ = at::matmul(seen(x), inputs.weight[direction].t());
     if (inputs.bias.defined()) {
       const at::Tensor own = inputs.bias[direction].narrow(0, 0, gates);
       at::Tensor recurrent = inputs.bias[direction].narrow(0, gates, gates);
@@ -120,6 +120,8 @@ class Direction {
   const at::Tensor& c() const { return c_; }
 
  private:
+  at::Tensor seen(const at::Tensor& x) const { return attributes_.rounding ? attributes_.rounding(x) : x; }
+
   at::Tensor activate(size_t which, const at::Tensor& x) const {
     const Activation& function = attributes_.activations[first_activation_ + which];
     return function(attributes_.clip > 0 ? x.clamp(-attributes_.clip, attributes_.clip) : x);
@@ -127,7 +129,7 @@ class Direction {
 
   void step(const at::Tensor& projected) {
     switch (attributes_.cell) {
-      case Cell::Rnn: h_ = activate(0, at::addmm(projected, h_, recurrence_)); return;
+      case Cell::Rnn: h_ = activate(0, at::addmm(projected, seen(h_), recurrence_)); return;
       case Cell::Gru: step_gru(projected); return;
       case Cell::Lstm: step_lstm(projected); return;
     }
@@ -136,7 +138,7 @@ class Direction {
   void step_gru(const at::Tensor& projected) {
     const bool linear = attributes_.linear_before_reset;
     const int64_t early = (linear ? 3 : 2) * hidden_;
-    const at::Tensor recurrent = at::matmul(h_, recurrence_.narrow(1, 0, early));
+    const at::Tensor recurrent = at::matmul(seen(h_), recurrence_.narrow(1, 0, early));
     const at::Tensor both = projected.narrow(1, 0, 2 * hidden_) + recurrent.narrow(1, 0, 2 * hidden_);
     const at::Tensor gates = activate(0, both);
     const at::Tensor update = gates.narrow(1, 0, hidden_);
@@ -147,7 +149,7 @@ class Direction {
       if (reset_bias_.defined()) memory = memory + reset_bias_;
       memory = reset * memory;
     } else {
-      memory = at::matmul(reset * h_, recurrence_.narrow(1, 2 * hidden_, hidden_));
+      memory = at::matmul(seen(reset * h_), recurrence_.narrow(1, 2 * hidden_, hidden_));
     }
     const at::Tensor candidate = activate(1, projected.narrow(1, 2 * hidden_, hidden_) + memory);
     h_ = candidate + update * (h_ - candidate);
@@ -155,7 +157,7 @@ class Direction {
 
   /// Gates lie in the order input, output, forget, cell; peepholes as input, output, forget.
   void step_lstm(const at::Tensor& projected) {
-    const at::Tensor gates = at::addmm(projected, h_, recurrence_);
+    const at::Tensor gates = at::addmm(projected, seen(h_), recurrence_);
     at::Tensor input = gates.narrow(1, 0, hidden_);
     at::Tensor output = gates.narrow(1, hidden_, hidden_);
     at::Tensor forget = gates.narrow(1, 2 * hidden_, hidden_);

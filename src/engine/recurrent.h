@@ -20,6 +20,7 @@ struct RecurrentAttributes {
   bool batch_first = false;
   bool linear_before_reset = false;
   bool input_forget = false;
+  Activation rounding;  ///< what matrix products see of inputs and states; empty: themselves
 
   int64_t directions() const { return std::ssize(reverse); }
 };
@@ -28,14 +29,14 @@ RecurrentAttributes recurrent_attributes(const OpInfo& info, Cell cell);
 
 /// The tensors of a recurrent layer in ONNX's layout, the first axis of each being the direction. Undefined: not given.
 struct RecurrentInputs {
-  at::Tensor x;             ///< [time, batch, input], or [batch, time, input] where batch_first
-  at::Tensor weight;        ///< [directions, gates * hidden, input]
-  at::Tensor recurrence;    ///< [directions, gates * hidden, hidden]
-  at::Tensor bias;          ///< [directions, 2 * gates * hidden]
-  at::Tensor lengths;       ///< [batch]
-  at::Tensor initial_h;     ///< [directions, batch, hidden]; [batch, directions, hidden] where batch_first
-  at::Tensor initial_c;     ///< as initial_h
-  at::Tensor peepholes;     ///< [directions, 3 * hidden]
+  at::Tensor x;           ///< [time, batch, input], or [batch, time, input] where batch_first
+  at::Tensor weight;      ///< [directions, gates * hidden, input]
+  at::Tensor recurrence;  ///< [directions, gates * hidden, hidden]
+  at::Tensor bias;        ///< [directions, 2 * gates * hidden]
+  at::Tensor lengths;     ///< [batch]
+  at::Tensor initial_h;   ///< [directions, batch, hidden]; [batch, directions, hidden] where batch_first
+  at::Tensor initial_c;   ///< as initial_h
+  at::Tensor peepholes;   ///< [directions, 3 * hidden]
 };
 
 struct RecurrentOutputs {

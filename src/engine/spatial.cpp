@@ -20,8 +20,8 @@ AutoPad auto_pad(const Node& node) {
 }  // namespace
 
 WindowAttributes window_attributes(const Node& node) {
-  return {node.get_ints("kernel_shape"), node.get_ints("strides"), node.get_ints("dilations"), node.get_ints("pads"),
-          auto_pad(node),                node.get_int("ceil_mode", 0) != 0};
+  return {node.get_ints("kernel_shape"), node.get_ints("strides"), node.get_ints("dilations"),
+          node.get_ints("pads"),         auto_pad(node),           node.get_int("ceil_mode", 0) != 0};
 }
 
 std::vector<int64_t> positive_or_ones(std::vector<int64_t> values, size_t rank, const char* name) {
@@ -91,8 +91,8 @@ at::Tensor convolve(const at::Tensor& x, const at::Tensor& weight, const at::Ten
   if (weight.dim() < 3) fail(ErrorCode::InvalidInput, "input 1", "its rank is {}, at least 3 is needed", weight.dim());
   const SlidingWindow window = slide(attributes, x.sizes(), weight.sizes().slice(2).vec());
   const std::vector<int64_t> zeros(window.rank(), 0);
-  const bool native = window.symmetric() && std::all_of(window.begin.begin(), window.begin.end(),
-                                                        [](int64_t pad) { return pad >= 0; });
+  const bool native =
+      window.symmetric() && std::all_of(window.begin.begin(), window.begin.end(), [](int64_t pad) { return pad >= 0; });
   return at::convolution(native ? x : pad_spatial(x, window.begin, window.end, 0), weight, bias, window.strides,
                          native ? window.begin : zeros, window.dilations, /*transposed=*/false, zeros, groups);
 }

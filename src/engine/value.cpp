@@ -115,7 +115,8 @@ Value to_value(const Tensor& tensor) {
   if (tensor.size() == 0) return {at::empty(tensor.shape(), type), tensor.type()};
   // The deleter keeps the owner alive; ATen wants a mutable pointer but inputs are never written to.
   void* data = const_cast<std::byte*>(tensor.bytes().data());
-  return {at::from_blob(data, tensor.shape(), [owner = tensor.owner()](void*) {}, at::TensorOptions(type)),
+  return {at::from_blob(
+              data, tensor.shape(), [owner = tensor.owner()](void*) {}, at::TensorOptions(type)),
           tensor.type()};
 }
 

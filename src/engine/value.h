@@ -5,7 +5,8 @@
 namespace kaon {
 
 /// A value in a run: an ATen tensor and the ONNX type it stands for. Types ATen lacks travel in a carrier:
-/// uint16 in int32, uint32 and uint64 in int64, 4- and 2-bit integers one to a byte, fp8 and fp4 as their codes in uint8.
+/// uint16 in int32, uint32 and uint64 in int64, 4- and 2-bit integers one to a byte, fp8 and fp4 as their codes in
+/// uint8.
 struct Value {
   at::Tensor tensor;
   DType type = DType::Undefined;

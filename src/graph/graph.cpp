@@ -9,7 +9,8 @@
 namespace kaon {
 
 const Attribute* Node::find(std::string_view attribute) const {
-  const auto it = std::find_if(attributes.begin(), attributes.end(), [&](const Attribute& a) { return a.name == attribute; });
+  const auto it =
+      std::find_if(attributes.begin(), attributes.end(), [&](const Attribute& a) { return a.name == attribute; });
   return it == attributes.end() ? nullptr : &*it;
 }
 
@@ -53,7 +54,8 @@ std::string Node::label() const {
 }
 
 const Initializer* Graph::find_initializer(std::string_view value) const {
-  const auto it = std::find_if(initializers.begin(), initializers.end(), [&](const Initializer& i) { return i.name == value; });
+  const auto it =
+      std::find_if(initializers.begin(), initializers.end(), [&](const Initializer& i) { return i.name == value; });
   return it == initializers.end() ? nullptr : &*it;
 }
 

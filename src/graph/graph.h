@@ -94,7 +94,7 @@ struct Graph {
   std::vector<ValueInfo> outputs;
   std::vector<Initializer> initializers;
   std::vector<Node> nodes;
-  std::vector<ValueInfo> values;  ///< infos of values between, as far as the file gives them
+  std::vector<ValueInfo> values;                   ///< infos of values between, as far as the file gives them
   std::map<std::string, FoldedNorm> folded_norms;  ///< by the output value of the layer
   std::string extra;
 

@@ -20,8 +20,15 @@ enum class FloatSpecials {
   Finite,      ///< every code is a number (fp6, fp4)
 };
 
-/// How the scale of a block is stored (or, for the first three, the scale of any tile).
-enum class ScaleType { Float32, Float16, BFloat16, PowerOfTwo, E8M0, E4M3 };
+/// How a scale is stored; the scales of blocks are E8M0 or E4M3.
+enum class ScaleType {
+  Float32,
+  Float16,
+  BFloat16,
+  PowerOfTwo,  ///< a float32 without mantissa
+  E8M0,        ///< a byte: 2^(byte - 127), 0xff is NaN
+  E4M3,        ///< a byte of fp8_e4m3
+};
 
 /// One row describes a number format completely: kernels ask it and never switch on a name.
 struct Format {

@@ -181,6 +181,7 @@ class BlockQuantizer {
 void quantize(FloatView in, std::span<std::byte> codes, const Format& format, const QuantParams& params,
               const QuantizeOptions& options) {
   check_params(format, params);
+  check_view(in, "in");
   check_size(in.size, params.tiling.element_count(), "in");
   check_size(std::ssize(codes), in.size * format.code_bytes(), "codes");
   const RowPlan plan(params.tiling);
@@ -219,7 +220,9 @@ void dequantize(std::span<const std::byte> codes, std::span<float> out, const Fo
 BlockTensor quantize_blocks(FloatView in, const Format& format, std::span<const int64_t> shape, int64_t axis,
                             const QuantizeOptions& options, float global_amax) {
   const Tiling blocks = check_blocks(format, shape, axis, in.size, global_amax);
-  return BlockQuantizer(in, format, blocks, options).run(shape, axis, global_amax);
+  check_view(in, "in");
+  const auto along = static_cast<int64_t>(check_axis(axis, shape));
+  return BlockQuantizer(in, format, blocks, options).run(shape, along, global_amax);
 }
 
 void dequantize_blocks(const BlockTensor& tensor, std::span<float> out, const Format& format) {

@@ -12,8 +12,13 @@ namespace kaon {
 
 enum class Rounding { HalfEven, HalfAway, Floor, Ceil, Stochastic };
 
-/// How the exponent of an E8M0 block scale follows from the block's absmax (formats.md §5).
-enum class BlockScaleMode { Even, Floor, Ceil };
+/// How the exponent of an E8M0 block scale follows from the block's absmax, where emax is the exponent of the element's
+/// largest value; it is then bounded to ±127.
+enum class BlockScaleMode {
+  Even,   ///< as Floor, after half a unit of the element's last mantissa bit was added to amax
+  Floor,  ///< ⌊log2 amax⌋ - emax, the rule of OCP MX: the largest elements may saturate
+  Ceil,   ///< ⌈log2 amax⌉ - emax
+};
 
 struct QuantizeOptions {
   Rounding rounding = Rounding::HalfEven;

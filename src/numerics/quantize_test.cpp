@@ -320,6 +320,7 @@ TEST(Quantize, BadParametersAreNamed) {
   std::vector<float> short_in(7), short_out(7);
   std::vector<std::byte> short_codes(7);
   EXPECT_EQ(parameter_at_fault([&] { quantize(short_in, codes, int8, good); }), "in");
+  EXPECT_EQ(parameter_at_fault([&] { quantize({nullptr, 8, FloatView::Type::Float16}, codes, int8, good); }), "in");
   EXPECT_EQ(parameter_at_fault([&] { quantize(in, short_codes, int8, good); }), "codes");
   EXPECT_EQ(parameter_at_fault([&] { dequantize(short_codes, out, int8, good); }), "codes");
   EXPECT_EQ(parameter_at_fault([&] { dequantize(codes, short_out, int8, good); }), "out");
@@ -331,7 +332,8 @@ TEST(Quantize, BadParametersAreNamed) {
   EXPECT_EQ(parameter_at_fault([&] { quantize_blocks(in, mxfp4, shape, 2); }), "axis");
   EXPECT_EQ(parameter_at_fault([&] { quantize_blocks(short_in, mxfp4, shape, 0); }), "in");
   EXPECT_EQ(parameter_at_fault([&] { quantize_blocks(in, format("nvfp4"), shape, 0, {}, kNan); }), "global_amax");
-  BlockTensor tensor = quantize_blocks(in, mxfp4, shape, 1);
+  BlockTensor tensor = quantize_blocks(in, mxfp4, shape, -1);
+  EXPECT_EQ(tensor.axis, 1);
   EXPECT_EQ(parameter_at_fault([&] { dequantize_blocks(tensor, short_out, mxfp4); }), "out");
   EXPECT_EQ(parameter_at_fault([&] { dequantize_blocks(tensor, out, int8); }), "format");
   tensor.scales.pop_back();

@@ -83,6 +83,21 @@ def worst_difference(before, after):
     return worst
 
 
+def worst_sqnr(before, after):
+    """Lowest over all outputs, in dB; -inf where shape, type or the places of NaN and Inf differ."""
+    worst = np.inf
+    for a, b in zip(before, after, strict=True):
+        if a.shape != b.shape or a.dtype != b.dtype:
+            return -np.inf
+        a, b = a.astype(np.float64), b.astype(np.float64)
+        if not np.array_equal(np.isfinite(a), np.isfinite(b)):
+            return -np.inf
+        noise = np.square(a - b)[np.isfinite(a)].sum()
+        if noise > 0:
+            worst = min(worst, 10 * np.log10(np.square(a[np.isfinite(a)]).sum() / noise))
+    return worst
+
+
 def rewrite(tool, path, out, words):
     """Runs the tool; gives the number of changes, or the error message."""
     done = subprocess.run([tool, path, out, *words], capture_output=True, text=True, timeout=120)

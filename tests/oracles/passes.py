@@ -9,26 +9,12 @@ import tempfile
 import numpy as np
 import onnx
 from onnx import helper, numpy_helper
-from models import find_models, make_inputs, rewrite, session, worst_difference
+from models import find_models, make_inputs, rewrite, session, worst_difference, worst_sqnr
 
 EXACT = ["constants_to_initializers", "eliminate_identity", "remove_dead_nodes"]
 ROUNDING = ["fold_batch_norm", "constant_folding"]
 RUNS = [[name] for name in EXACT] + [[name, "constants_to_initializers"] for name in ROUNDING] + [EXACT + ROUNDING]
 LEAST_DB = 100.0
-
-
-def worst_sqnr(before, after):
-    worst = np.inf
-    for a, b in zip(before, after, strict=True):
-        if a.shape != b.shape or a.dtype != b.dtype:
-            return -np.inf
-        a, b = a.astype(np.float64), b.astype(np.float64)
-        if not np.array_equal(np.isfinite(a), np.isfinite(b)):
-            return -np.inf
-        noise = np.square(a - b)[np.isfinite(a)].sum()
-        if noise > 0:
-            worst = min(worst, 10 * np.log10(np.square(a[np.isfinite(a)]).sum() / noise))
-    return worst
 
 
 def norm_cases():

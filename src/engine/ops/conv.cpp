@@ -14,10 +14,6 @@ int64_t group_count(const OpInfo& info) {
   return groups;
 }
 
-at::Tensor optional_input(const Call& call, size_t input) {
-  return call.has(input) ? widen(call.in(input)) : at::Tensor();
-}
-
 Kernel make_conv(const OpInfo& info) {
   return [window = window_attributes(info.node()), groups = group_count(info)](Call& call) {
     const at::Tensor y = convolve(widen(call.in(0)), widen(call.in(1)), optional_input(call, 2), window, groups);

@@ -1,14 +1,9 @@
 // Matrix products. The compiled plan runs the float32 ones on oneDNN; these serve all types and gradients.
-#include "engine/op.h"
+#include "engine/arith.h"
 
 namespace kaon {
 
 namespace {
-
-/// ATen has no half-precision products on the CPU.
-at::Tensor computable(const at::Tensor& tensor) {
-  return tensor.scalar_type() == at::kHalf || tensor.scalar_type() == at::kBFloat16 ? tensor.to(at::kFloat) : tensor;
-}
 
 Kernel make_gemm(const OpInfo& info) {
   const float alpha = info.node().get_float("alpha", 1);
@@ -16,11 +11,11 @@ Kernel make_gemm(const OpInfo& info) {
   const bool transpose_a = info.node().get_int("transA", 0) != 0;
   const bool transpose_b = info.node().get_int("transB", 0) != 0;
   return [=](Call& call) {
-    const at::Tensor a = transpose_a ? computable(call.in(0)).t() : computable(call.in(0));
-    const at::Tensor b = transpose_b ? computable(call.in(1)).t() : computable(call.in(1));
+    const at::Tensor a = transpose_a ? widen(call.in(0)).t() : widen(call.in(0));
+    const at::Tensor b = transpose_b ? widen(call.in(1)).t() : widen(call.in(1));
     at::Tensor y = at::mm(a, b);
     if (alpha != 1) y = y * alpha;
-    if (call.has(2)) y = y + (beta == 1 ? computable(call.in(2)) : computable(call.in(2)) * beta);
+    if (call.has(2)) y = y + (beta == 1 ? widen(call.in(2)) : widen(call.in(2)) * beta);
     call.out(0, y, call.type(0));
   };
 }
@@ -33,12 +28,13 @@ Kernel make_fused_matmul(const OpInfo& info) {
   const bool batch_a = info.node().get_int("transBatchA", 0) != 0;
   const bool batch_b = info.node().get_int("transBatchB", 0) != 0;
   const auto arranged = [](const at::Tensor& tensor, bool transpose, bool batch) {
-    at::Tensor out = computable(tensor);
+    at::Tensor out = widen(tensor);
     if (batch) out = out.movedim(0, out.dim() - 2);
     return transpose && out.dim() > 1 ? out.transpose(-1, -2) : out;
   };
   return [=](Call& call) {
-    const at::Tensor y = at::matmul(arranged(call.in(0), transpose_a, batch_a), arranged(call.in(1), transpose_b, batch_b));
+    const at::Tensor y =
+        at::matmul(arranged(call.in(0), transpose_a, batch_a), arranged(call.in(1), transpose_b, batch_b));
     call.out(0, alpha == 1 ? y : y * alpha, call.type(0));
   };
 }
@@ -46,16 +42,15 @@ Kernel make_fused_matmul(const OpInfo& info) {
 }  // namespace
 
 void register_matmul(OpRegistry& ops) {
-  ops.add_simple("MatMul", [](Call& call) {
-    call.out(0, at::matmul(computable(call.in(0)), computable(call.in(1))), call.type(0));
-  });
+  ops.add_simple("MatMul",
+                 [](Call& call) { call.out(0, at::matmul(widen(call.in(0)), widen(call.in(1))), call.type(0)); });
   ops.add("Gemm", make_gemm);
   ops.add("FusedMatMul", make_fused_matmul, kMicrosoft);
   ops.add("Einsum", [](const OpInfo& info) -> Kernel {
     const std::string equation = info.node().get_string("equation", "");
     return [equation](Call& call) {
       std::vector<at::Tensor> operands;
-      for (size_t i = 0; i < call.input_count(); ++i) operands.push_back(computable(call.in(i)));
+      for (size_t i = 0; i < call.input_count(); ++i) operands.push_back(widen(call.in(i)));
       call.out(0, at::einsum(equation, operands), call.type(0));
     };
   });

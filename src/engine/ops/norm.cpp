@@ -6,11 +6,6 @@ namespace kaon {
 
 namespace {
 
-at::Tensor optional_input(const Call& call, size_t input) {
-  return call.has(input) ? widen(call.in(input)) : at::Tensor();
-}
-
-
 struct BatchNormAttributes {
   float epsilon = 1e-5F;
   float momentum = 0.9F;

@@ -7,17 +7,16 @@ namespace {
 
 Kernel make_recurrent(const OpInfo& info, Cell cell) {
   return [attributes = recurrent_attributes(info, cell)](Call& call) {
-    const auto optional = [&](size_t input) { return call.has(input) ? widen(call.in(input)) : at::Tensor(); };
     RecurrentInputs inputs;
     inputs.x = widen(call.in(0));
     inputs.weight = widen(call.in(1));
     inputs.recurrence = widen(call.in(2));
-    inputs.bias = optional(3);
+    inputs.bias = optional_input(call, 3);
     inputs.lengths = call.has(4) ? call.in(4) : at::Tensor();
-    inputs.initial_h = optional(5);
+    inputs.initial_h = optional_input(call, 5);
     if (attributes.cell == Cell::Lstm) {
-      inputs.initial_c = optional(6);
-      inputs.peepholes = optional(7);
+      inputs.initial_c = optional_input(call, 6);
+      inputs.peepholes = optional_input(call, 7);
     }
     const RecurrentOutputs outputs = run_recurrent(attributes, std::move(inputs));
     call.out(0, outputs.y, call.type(0));

@@ -27,24 +27,36 @@ KAON_SIMD void gather(const float* in, float* out, const int32_t* map, int64_t c
 }
 
 KAON_SIMD void add(const float* a, const float* b, float* out, int64_t n, int64_t sa, int64_t sb) {
-  if (sa != 0 && sb != 0) for (int64_t i = 0; i < n; ++i) out[i] = a[i] + b[i];
-  else if (sa != 0) for (int64_t i = 0; i < n; ++i) out[i] = a[i] + *b;
-  else for (int64_t i = 0; i < n; ++i) out[i] = *a + b[i * sb];
+  if (sa != 0 && sb != 0)
+    for (int64_t i = 0; i < n; ++i) out[i] = a[i] + b[i];
+  else if (sa != 0)
+    for (int64_t i = 0; i < n; ++i) out[i] = a[i] + *b;
+  else
+    for (int64_t i = 0; i < n; ++i) out[i] = *a + b[i * sb];
 }
 KAON_SIMD void sub(const float* a, const float* b, float* out, int64_t n, int64_t sa, int64_t sb) {
-  if (sa != 0 && sb != 0) for (int64_t i = 0; i < n; ++i) out[i] = a[i] - b[i];
-  else if (sa != 0) for (int64_t i = 0; i < n; ++i) out[i] = a[i] - *b;
-  else for (int64_t i = 0; i < n; ++i) out[i] = *a - b[i * sb];
+  if (sa != 0 && sb != 0)
+    for (int64_t i = 0; i < n; ++i) out[i] = a[i] - b[i];
+  else if (sa != 0)
+    for (int64_t i = 0; i < n; ++i) out[i] = a[i] - *b;
+  else
+    for (int64_t i = 0; i < n; ++i) out[i] = *a - b[i * sb];
 }
 KAON_SIMD void mul(const float* a, const float* b, float* out, int64_t n, int64_t sa, int64_t sb) {
-  if (sa != 0 && sb != 0) for (int64_t i = 0; i < n; ++i) out[i] = a[i] * b[i];
-  else if (sa != 0) for (int64_t i = 0; i < n; ++i) out[i] = a[i] * *b;
-  else for (int64_t i = 0; i < n; ++i) out[i] = *a * b[i * sb];
+  if (sa != 0 && sb != 0)
+    for (int64_t i = 0; i < n; ++i) out[i] = a[i] * b[i];
+  else if (sa != 0)
+    for (int64_t i = 0; i < n; ++i) out[i] = a[i] * *b;
+  else
+    for (int64_t i = 0; i < n; ++i) out[i] = *a * b[i * sb];
 }
 KAON_SIMD void div(const float* a, const float* b, float* out, int64_t n, int64_t sa, int64_t sb) {
-  if (sa != 0 && sb != 0) for (int64_t i = 0; i < n; ++i) out[i] = a[i] / b[i];
-  else if (sa != 0) for (int64_t i = 0; i < n; ++i) out[i] = a[i] / *b;
-  else for (int64_t i = 0; i < n; ++i) out[i] = *a / b[i * sb];
+  if (sa != 0 && sb != 0)
+    for (int64_t i = 0; i < n; ++i) out[i] = a[i] / b[i];
+  else if (sa != 0)
+    for (int64_t i = 0; i < n; ++i) out[i] = a[i] / *b;
+  else
+    for (int64_t i = 0; i < n; ++i) out[i] = *a / b[i * sb];
 }
 
 float min_of(float a, float b) { return std::isnan(a) || a < b ? a : b; }
@@ -71,14 +83,30 @@ BinaryRow row_of(BinaryKind kind) {
 
 KAON_SIMD void unary(UnaryKind kind, const float* in, float* out, int64_t n) {
   switch (kind) {
-    case UnaryKind::Neg: for (int64_t i = 0; i < n; ++i) out[i] = -in[i]; break;
-    case UnaryKind::Sqrt: for (int64_t i = 0; i < n; ++i) out[i] = std::sqrt(in[i]); break;
-    case UnaryKind::Reciprocal: for (int64_t i = 0; i < n; ++i) out[i] = 1.0F / in[i]; break;
-    case UnaryKind::Square: for (int64_t i = 0; i < n; ++i) out[i] = in[i] * in[i]; break;
-    case UnaryKind::Abs: for (int64_t i = 0; i < n; ++i) out[i] = std::fabs(in[i]); break;
-    case UnaryKind::Floor: for (int64_t i = 0; i < n; ++i) out[i] = std::floor(in[i]); break;
-    case UnaryKind::Ceil: for (int64_t i = 0; i < n; ++i) out[i] = std::ceil(in[i]); break;
-    case UnaryKind::Relu: for (int64_t i = 0; i < n; ++i) out[i] = in[i] < 0 ? 0 : in[i]; break;
+    case UnaryKind::Neg:
+      for (int64_t i = 0; i < n; ++i) out[i] = -in[i];
+      break;
+    case UnaryKind::Sqrt:
+      for (int64_t i = 0; i < n; ++i) out[i] = std::sqrt(in[i]);
+      break;
+    case UnaryKind::Reciprocal:
+      for (int64_t i = 0; i < n; ++i) out[i] = 1.0F / in[i];
+      break;
+    case UnaryKind::Square:
+      for (int64_t i = 0; i < n; ++i) out[i] = in[i] * in[i];
+      break;
+    case UnaryKind::Abs:
+      for (int64_t i = 0; i < n; ++i) out[i] = std::fabs(in[i]);
+      break;
+    case UnaryKind::Floor:
+      for (int64_t i = 0; i < n; ++i) out[i] = std::floor(in[i]);
+      break;
+    case UnaryKind::Ceil:
+      for (int64_t i = 0; i < n; ++i) out[i] = std::ceil(in[i]);
+      break;
+    case UnaryKind::Relu:
+      for (int64_t i = 0; i < n; ++i) out[i] = in[i] < 0 ? 0 : in[i];
+      break;
   }
 }
 
@@ -106,7 +134,8 @@ float row_max(const float* in, int64_t n) {
 void DnnlAction::bind(Runtime& runtime) {
   for (Argument& argument : slots_) {
     argument.handle = runtime.pointers[static_cast<size_t>(argument.slot)];
-    argument.memory = dnnl::memory(argument.desc, dnnl_cpu(), argument.handle == nullptr ? DNNL_MEMORY_NONE : argument.handle);
+    argument.memory =
+        dnnl::memory(argument.desc, dnnl_cpu(), argument.handle == nullptr ? DNNL_MEMORY_NONE : argument.handle);
     arguments_[argument.argument] = argument.memory;
   }
 }
@@ -121,7 +150,8 @@ void DnnlAction::run(Runtime& runtime) {
   primitive_.execute(*runtime.stream, arguments_);
 }
 
-ShuffleAction::ShuffleAction(int32_t in, int32_t out, std::vector<int32_t> map) : in_(in), out_(out), map_(std::move(map)) {
+ShuffleAction::ShuffleAction(int32_t in, int32_t out, std::vector<int32_t> map)
+    : in_(in), out_(out), map_(std::move(map)) {
   const auto count = static_cast<int32_t>(map_.size());
   for (int32_t i = 0; i < count;) {
     int32_t end = i + 1;
@@ -147,7 +177,8 @@ void ShuffleAction::run(Runtime& runtime) {
   const auto* in = runtime.at<const float>(in_);
   auto* out = runtime.at<float>(out_);
   if (runs_.empty()) {
-    parallel_for(0, std::ssize(map_), kGrain, [&](int64_t begin, int64_t end) { gather(in, out + begin, map_.data() + begin, end - begin); });
+    parallel_for(0, std::ssize(map_), kGrain,
+                 [&](int64_t begin, int64_t end) { gather(in, out + begin, map_.data() + begin, end - begin); });
     return;
   }
   parallel_for(0, std::ssize(runs_), 512, [&](int64_t begin, int64_t end) {
@@ -163,8 +194,8 @@ void ShuffleAction::run(Runtime& runtime) {
   });
 }
 
-BinaryAction::BinaryAction(BinaryKind kind, int32_t a, const Shape& a_shape, int32_t b, const Shape& b_shape, int32_t out,
-                           const Shape& out_shape)
+BinaryAction::BinaryAction(BinaryKind kind, int32_t a, const Shape& a_shape, int32_t b, const Shape& b_shape,
+                           int32_t out, const Shape& out_shape)
     : kind_(kind), a_(a), b_(b), out_(out) {
   const size_t rank = out_shape.size();
   const auto strides_of = [&](const Shape& shape) {
@@ -231,7 +262,8 @@ void BinaryAction::run(Runtime& runtime) {
 void UnaryAction::run(Runtime& runtime) {
   const auto* in = runtime.at<const float>(in_);
   auto* out = runtime.at<float>(out_);
-  parallel_for(0, count_, kGrain, [&](int64_t begin, int64_t end) { unary(kind_, in + begin, out + begin, end - begin); });
+  parallel_for(0, count_, kGrain,
+               [&](int64_t begin, int64_t end) { unary(kind_, in + begin, out + begin, end - begin); });
 }
 
 void ReduceAction::run(Runtime& runtime) {
@@ -260,7 +292,8 @@ void GatherRowsAction::run(Runtime& runtime) {
   const auto* table = runtime.at<const std::byte>(table_);
   auto* out = runtime.at<std::byte>(out_);
   for (int64_t i = 0; i < count_; ++i) {
-    const int64_t index = index_type_ == DType::Int64 ? runtime.at<const int64_t>(indices_)[i] : runtime.at<const int32_t>(indices_)[i];
+    const int64_t index =
+        index_type_ == DType::Int64 ? runtime.at<const int64_t>(indices_)[i] : runtime.at<const int32_t>(indices_)[i];
     if (index < -rows_ || index >= rows_) {
       fail(ErrorCode::InvalidInput, where_, "index {} is outside the table's {} rows", index, rows_);
     }

@@ -69,7 +69,8 @@ enum class UnaryKind { Neg, Sqrt, Reciprocal, Square, Abs, Floor, Ceil, Relu };
 
 class UnaryAction : public Action {
  public:
-  UnaryAction(UnaryKind kind, int32_t in, int32_t out, int64_t count) : kind_(kind), in_(in), out_(out), count_(count) {}
+  UnaryAction(UnaryKind kind, int32_t in, int32_t out, int64_t count)
+      : kind_(kind), in_(in), out_(out), count_(count) {}
   void run(Runtime& runtime) override;
 
  private:
@@ -110,8 +111,14 @@ class GatherRowsAction : public Action {
  public:
   GatherRowsAction(int32_t table, int32_t indices, DType index_type, int32_t out, int64_t rows, int64_t count,
                    int64_t row_bytes, std::string where)
-      : table_(table), indices_(indices), index_type_(index_type), out_(out), rows_(rows), count_(count),
-        row_bytes_(row_bytes), where_(std::move(where)) {}
+      : table_(table),
+        indices_(indices),
+        index_type_(index_type),
+        out_(out),
+        rows_(rows),
+        count_(count),
+        row_bytes_(row_bytes),
+        where_(std::move(where)) {}
   void run(Runtime& runtime) override;
 
  private:

@@ -3,15 +3,16 @@
 #include <algorithm>
 #include <set>
 
+#include "engine/arith.h"
+
 namespace kaon {
 
 namespace {
 
-int64_t normalized(int64_t axis, size_t rank) { return axis < 0 ? axis + static_cast<int64_t>(rank) : axis; }
-
 bool is_pointwise(const std::string& op) {
-  static const std::set<std::string> kOps{"Relu", "LeakyRelu", "Sigmoid", "Tanh", "Exp", "Clip", "HardSwish", "HardSigmoid", "Elu",
-                                          "Erf", "Neg", "Sqrt", "Reciprocal", "Abs", "Floor", "Ceil", "Identity", "Dropout", "Cast", "Softplus"};
+  static const std::set<std::string> kOps{
+      "Relu", "LeakyRelu", "Sigmoid",    "Tanh", "Exp",   "Clip", "HardSwish", "HardSigmoid", "Elu",  "Erf",
+      "Neg",  "Sqrt",      "Reciprocal", "Abs",  "Floor", "Ceil", "Identity",  "Dropout",     "Cast", "Softplus"};
   return kOps.contains(op);
 }
 
@@ -21,8 +22,15 @@ bool is_broadcasting(const std::string& op) {
 }
 
 bool is_spatial(const std::string& op) {
-  static const std::set<std::string> kOps{"Conv", "ConvTranspose", "MaxPool", "AveragePool", "GlobalAveragePool", "GlobalMaxPool",
-                                          "BatchNormalization", "InstanceNormalization", "LRN"};
+  static const std::set<std::string> kOps{"Conv",
+                                          "ConvTranspose",
+                                          "MaxPool",
+                                          "AveragePool",
+                                          "GlobalAveragePool",
+                                          "GlobalMaxPool",
+                                          "BatchNormalization",
+                                          "InstanceNormalization",
+                                          "LRN"};
   return kOps.contains(op);
 }
 
@@ -30,7 +38,7 @@ bool is_spatial(const std::string& op) {
 bool is_apart(const PlanGraph& graph, const PlanOp& op, const std::vector<bool>& batched, int64_t batch) {
   const Node& node = *op.node;
   const auto is_batched = [&](int32_t id) { return id >= 0 && batched[static_cast<size_t>(id)]; };
-  const size_t rank = graph.facts(op.inputs[0]).shape.size();
+  const int64_t rank = std::ssize(graph.facts(op.inputs[0]).shape);
   const Shape& y = graph.facts(op.outputs[0]).shape;
   if (y.empty() || y[0] != batch || rank == 0) return false;
   const bool only_first = is_batched(op.inputs[0]) && std::none_of(op.inputs.begin() + 1, op.inputs.end(), is_batched);
@@ -42,12 +50,16 @@ bool is_apart(const PlanGraph& graph, const PlanOp& op, const std::vector<bool>&
       return shape.size() < y.size() || shape[0] == 1;
     });
   }
-  if (node.op == "Gemm") return only_first && node.get_int("transA", 0) == 0 && (op.inputs.size() < 3 || graph.facts(op.inputs[2]).shape.size() < 2 || graph.facts(op.inputs[2]).shape[0] == 1);
+  if (node.op == "Gemm")
+    return only_first && node.get_int("transA", 0) == 0 &&
+           (op.inputs.size() < 3 || graph.facts(op.inputs[2]).shape.size() < 2 ||
+            graph.facts(op.inputs[2]).shape[0] == 1);
   if (node.op == "MatMul") return only_first && rank >= 2 && graph.facts(op.inputs[1]).shape.size() == 2;
-  if (node.op == "Flatten") return only_first && normalized(node.get_int("axis", 1), rank) >= 1;
-  if (node.op == "Softmax" || node.op == "LogSoftmax") return only_first && normalized(node.get_int("axis", rank == 1 ? 0 : 1), rank) >= 1;
+  if (node.op == "Flatten") return only_first && node.get_int("axis", 1) != 0 && node.get_int("axis", 1) != -rank;
+  if (node.op == "Softmax" || node.op == "LogSoftmax")
+    return only_first && wrap_axis(node.get_int("axis", rank == 1 ? 0 : 1), rank) >= 1;
   if (node.op == "Concat") {
-    return normalized(node.get_int("axis", 1), rank) >= 1 && std::all_of(op.inputs.begin(), op.inputs.end(), is_batched);
+    return wrap_axis(node.get_int("axis", 1), rank) >= 1 && std::all_of(op.inputs.begin(), op.inputs.end(), is_batched);
   }
   if (node.op == "Transpose") {
     const Shape order = node.get_ints("perm");
@@ -57,17 +69,19 @@ bool is_apart(const PlanGraph& graph, const PlanOp& op, const std::vector<bool>&
     Shape pads = node.get_ints("pads");
     if (op.inputs.size() > 3 && op.inputs[3] >= 0) return false;
     if (op.inputs.size() > 1 && op.inputs[1] >= 0) pads = to_tensor(graph.facts(op.inputs[1]).constant).to_int64();
-    return only_first && pads.size() == 2 * rank && pads[0] == 0 && pads[rank] == 0;
+    return only_first && std::ssize(pads) == 2 * rank && pads[0] == 0 && pads[static_cast<size_t>(rank)] == 0;
   }
   if (node.op == "Slice") {
     Shape axes = node.get_ints("axes");
     if (op.inputs.size() > 3 && op.inputs[3] >= 0) axes = to_tensor(graph.facts(op.inputs[3]).constant).to_int64();
-    return only_first && !axes.empty() && std::all_of(axes.begin(), axes.end(), [&](int64_t axis) { return normalized(axis, rank) >= 1; });
+    return only_first && !axes.empty() &&
+           std::all_of(axes.begin(), axes.end(), [&](int64_t axis) { return wrap_axis(axis, rank) >= 1; });
   }
   if (node.op == "ReduceMean" || node.op == "ReduceSum" || node.op == "ReduceMax") {
     Shape axes = node.get_ints("axes");
     if (op.inputs.size() > 1 && op.inputs[1] >= 0) axes = to_tensor(graph.facts(op.inputs[1]).constant).to_int64();
-    return only_first && !axes.empty() && std::all_of(axes.begin(), axes.end(), [&](int64_t axis) { return normalized(axis, rank) >= 1; });
+    return only_first && !axes.empty() &&
+           std::all_of(axes.begin(), axes.end(), [&](int64_t axis) { return wrap_axis(axis, rank) >= 1; });
   }
   return false;
 }
@@ -83,10 +97,12 @@ bool keeps_samples_apart(const Program& program, const PlanGraph& graph, int64_t
     batched[static_cast<size_t>(id)] = true;
   }
   for (const PlanOp& op : graph.ops) {
-    if (op.hook >= 0 || !op.node->domain.empty() || op.outputs.size() != 1 || !is_apart(graph, op, batched, batch)) return false;
+    if (op.hook >= 0 || !op.node->domain.empty() || op.outputs.size() != 1 || !is_apart(graph, op, batched, batch))
+      return false;
     batched[static_cast<size_t>(op.outputs[0])] = true;
   }
-  return std::all_of(graph.outputs.begin(), graph.outputs.end(), [&](int32_t id) { return batched[static_cast<size_t>(id)]; });
+  return std::all_of(graph.outputs.begin(), graph.outputs.end(),
+                     [&](int32_t id) { return batched[static_cast<size_t>(id)]; });
 }
 
 }  // namespace kaon

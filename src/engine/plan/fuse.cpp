@@ -68,7 +68,8 @@ class Fuser {
     for (size_t i = 0; i < graph_.ops.size(); ++i) {
       if (!gone_[i]) kept.push_back(std::move(graph_.ops[i]));
     }
-    std::stable_sort(kept.begin(), kept.end(), [](const PlanOp& a, const PlanOp& b) { return a.position < b.position; });
+    std::stable_sort(kept.begin(), kept.end(),
+                     [](const PlanOp& a, const PlanOp& b) { return a.position < b.position; });
     graph_.ops = std::move(kept);
   }
 
@@ -95,7 +96,8 @@ class Fuser {
   /// oneDNN's depthwise kernels mix up the numbers of two post-ops of one kind.
   bool has_post(size_t index, algorithm kind) const {
     const std::vector<PostOp>& post = graph_.ops[index].post;
-    return std::any_of(post.begin(), post.end(), [&](const PostOp& one) { return one.algorithm == kind && one.operand < 0; });
+    return std::any_of(post.begin(), post.end(),
+                       [&](const PostOp& one) { return one.algorithm == kind && one.operand < 0; });
   }
 
   int32_t other_input(const PlanOp& op, int32_t id) const { return op.inputs[0] == id ? op.inputs[1] : op.inputs[0]; }
@@ -172,7 +174,8 @@ class Fuser {
       return true;
     }
     if (gate.is("HardSigmoid") && other_input(product, x) == gate.outputs[0] && only_reader(gate.outputs[0]) >= 0 &&
-        std::abs(gate.node->get_float("alpha", 0.2F) - 1.0F / 6) < 1e-6F && gate.node->get_float("beta", 0.5F) == 0.5F) {
+        std::abs(gate.node->get_float("alpha", 0.2F) - 1.0F / 6) < 1e-6F &&
+        gate.node->get_float("beta", 0.5F) == 0.5F) {
       take(index, {first, mul}, product.outputs[0], {{algorithm::eltwise_hardswish, 0, 0}});
       return true;
     }
@@ -185,8 +188,9 @@ class Fuser {
     const int64_t last = only_reader(product.outputs[0]);
     if (last < 0) return false;
     const PlanOp& scaled = graph_.ops[static_cast<size_t>(last)];
-    const bool sixth = (is_binary_with(scaled, "Div", product.outputs[0], 6.0F) && scaled.inputs[0] == product.outputs[0]) ||
-                       is_binary_with(scaled, "Mul", product.outputs[0], 1.0F / 6);
+    const bool sixth =
+        (is_binary_with(scaled, "Div", product.outputs[0], 6.0F) && scaled.inputs[0] == product.outputs[0]) ||
+        is_binary_with(scaled, "Mul", product.outputs[0], 1.0F / 6);
     if (!sixth) return false;
     take(index, {first, static_cast<size_t>(clip), mul, static_cast<size_t>(last)}, scaled.outputs[0],
          {{algorithm::eltwise_hardswish, 0, 0}});
@@ -216,7 +220,8 @@ class Fuser {
     along_channels[1] = -1;
     const int32_t scale_value = graph_.add_constant(scale.to(at::kFloat).reshape(along_channels));
     const int32_t shift_value = graph_.add_constant(shift.reshape(along_channels));
-    take(index, {reader}, output, {{algorithm::binary_mul, 0, 0, scale_value}, {algorithm::binary_add, 0, 0, shift_value}});
+    take(index, {reader}, output,
+         {{algorithm::binary_mul, 0, 0, scale_value}, {algorithm::binary_add, 0, 0, shift_value}});
     return true;
   }
 
@@ -242,8 +247,9 @@ class Fuser {
     const Shape& shape = graph_.facts(value).shape;
     const bool full = facts.shape == shape;
     if (!full && !(facts.is_static && along_one_axis(facts.shape, shape, graph_.ops[index]))) return false;
-    const auto dynamic_operands = std::count_if(graph_.ops[index].post.begin(), graph_.ops[index].post.end(),
-                                                [&](const PostOp& p) { return p.operand >= 0 && !graph_.facts(p.operand).is_static; });
+    const auto dynamic_operands =
+        std::count_if(graph_.ops[index].post.begin(), graph_.ops[index].post.end(),
+                      [&](const PostOp& p) { return p.operand >= 0 && !graph_.facts(p.operand).is_static; });
     if (full && !facts.is_static && dynamic_operands > 0) return false;
     take(index, {reader}, output, {{next.is("Add") ? algorithm::binary_add : algorithm::binary_mul, 0, 0, operand}});
     return true;

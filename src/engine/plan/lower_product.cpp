@@ -3,15 +3,12 @@
 #include <string_view>
 
 #include "engine/plan/lowering.h"
-#include "engine/window.h"
 
 namespace kaon {
 
 namespace {
 
 using dnnl::memory;
-
-Desc any_layout(const Shape& shape) { return {shape, memory::data_type::f32, memory::format_tag::any}; }
 
 bool is_eltwise(dnnl::algorithm algorithm) {
   return algorithm != dnnl::algorithm::binary_add && algorithm != dnnl::algorithm::binary_mul;
@@ -93,7 +90,8 @@ void Lowering::post_ops_apart(const PlanOp& op, int32_t value, bool folded) {
   const Shape dims = form.desc.dims();
   const auto binary = [&](dnnl::algorithm algorithm, int32_t operand, const Shape& operand_shape) {
     auto action_desc = facts(operand).is_static ? plain_desc(operand_shape) : form.desc;
-    auto action = std::make_unique<DnnlAction>(dnnl::binary({{algorithm, form.desc, action_desc, form.desc}, dnnl_cpu()}));
+    auto action =
+        std::make_unique<DnnlAction>(dnnl::binary({{algorithm, form.desc, action_desc, form.desc}, dnnl_cpu()}));
     action->slot(DNNL_ARG_SRC_0, form.desc, form.slot);
     action->slot(DNNL_ARG_DST, form.desc, form.slot);
     const int32_t other = facts(operand).is_static ? request_plain(operand) : request(operand, form.desc);
@@ -182,7 +180,7 @@ bool Lowering::lower_conv(const PlanOp& op) {
   const Shape x_shape = facts(x).shape;
   const Shape w_shape = facts(w).shape;
   if (x_shape.size() < 3 || x_shape.size() > 5) return false;
-  const Window window = Window::of(*op.node, x_shape, {w_shape.begin() + 2, w_shape.end()});
+  const SlidingWindow window = slide(window_attributes(*op.node), x_shape, {w_shape.begin() + 2, w_shape.end()});
   const int64_t groups = op.node->get_int("group", 1);
 
   Product product;
@@ -208,13 +206,14 @@ bool Lowering::lower_conv(const PlanOp& op) {
   for (int64_t& dilation : dilations) --dilation;
   const Desc bias_desc = product.bias.defined() ? plain_desc({w_shape[0]}) : Desc();
   product.describe = [=](const Desc& destination, const dnnl::primitive_attr& attr) -> dnnl::primitive_desc {
-    const auto form = bias_desc.is_zero()
-                          ? dnnl::convolution_forward::desc(dnnl::prop_kind::forward_inference, dnnl::algorithm::convolution_direct,
-                                                            any_layout(x_shape), any_layout(grouped), destination, window.strides,
-                                                            dilations, window.pads_begin, window.pads_end)
-                          : dnnl::convolution_forward::desc(dnnl::prop_kind::forward_inference, dnnl::algorithm::convolution_direct,
-                                                            any_layout(x_shape), any_layout(grouped), bias_desc, destination,
-                                                            window.strides, dilations, window.pads_begin, window.pads_end);
+    const auto form =
+        bias_desc.is_zero()
+            ? dnnl::convolution_forward::desc(dnnl::prop_kind::forward_inference, dnnl::algorithm::convolution_direct,
+                                              any_layout(x_shape), any_layout(grouped), destination, window.strides,
+                                              dilations, window.begin, window.end)
+            : dnnl::convolution_forward::desc(dnnl::prop_kind::forward_inference, dnnl::algorithm::convolution_direct,
+                                              any_layout(x_shape), any_layout(grouped), bias_desc, destination,
+                                              window.strides, dilations, window.begin, window.end);
     return dnnl::convolution_forward::primitive_desc(form, attr, dnnl_cpu(), true);
   };
   return emit_product(op, product);
@@ -231,14 +230,18 @@ bool Lowering::lower_conv_transpose(const PlanOp& op) {
   const Shape w_shape = facts(w).shape;
   const Shape y_shape = facts(op.outputs[0]).shape;
   if (x_shape.size() < 3 || x_shape.size() > 5) return false;
-  Window window = Window::of(node, x_shape, {w_shape.begin() + 2, w_shape.end()});
+  const WindowAttributes attributes = window_attributes(node);
+  const size_t rank = x_shape.size() - 2;
+  const Shape window_strides = positive_or_ones(attributes.strides, rank, "strides");
+  Shape dilations = positive_or_ones(attributes.dilations, rank, "dilations");
+  Shape begin(rank, 0), end(rank, 0);
   const int64_t groups = node.get_int("group", 1);
-  Shape dilations = window.dilations;
-  for (size_t i = 0; i < dilations.size(); ++i) {
-    --dilations[i];
+  for (size_t i = 0; i < rank; ++i) {
+    if (!attributes.pads.empty()) begin[i] = attributes.pads[i];
     // Output padding is part of the output's size; oneDNN sees it as less cropping at the end.
-    window.pads_end[i] = (x_shape[i + 2] - 1) * window.strides[i] + (w_shape[i + 2] - 1) * window.dilations[i] + 1 -
-                         window.pads_begin[i] - y_shape[i + 2];
+    end[i] =
+        (x_shape[i + 2] - 1) * window_strides[i] + (w_shape[i + 2] - 1) * dilations[i] + 1 - begin[i] - y_shape[i + 2];
+    --dilations[i];
   }
   // ONNX keeps [in, out/group, kernel…], oneDNN speaks of [group, out/group, in/group, kernel…].
   Shape dims{groups, w_shape[1], w_shape[0] / groups};
@@ -262,13 +265,14 @@ bool Lowering::lower_conv_transpose(const PlanOp& op) {
   product.destination = any_layout(y_shape);
   const Desc bias_desc = b >= 0 ? plain_desc({y_shape[1]}) : Desc();
   product.describe = [=](const Desc& destination, const dnnl::primitive_attr& attr) -> dnnl::primitive_desc {
-    const auto form = bias_desc.is_zero()
-                          ? dnnl::deconvolution_forward::desc(dnnl::prop_kind::forward_inference, dnnl::algorithm::deconvolution_direct,
-                                                              any_layout(x_shape), any_layout(dims), destination, window.strides,
-                                                              dilations, window.pads_begin, window.pads_end)
-                          : dnnl::deconvolution_forward::desc(dnnl::prop_kind::forward_inference, dnnl::algorithm::deconvolution_direct,
-                                                              any_layout(x_shape), any_layout(dims), bias_desc, destination,
-                                                              window.strides, dilations, window.pads_begin, window.pads_end);
+    const auto form =
+        bias_desc.is_zero()
+            ? dnnl::deconvolution_forward::desc(dnnl::prop_kind::forward_inference,
+                                                dnnl::algorithm::deconvolution_direct, any_layout(x_shape),
+                                                any_layout(dims), destination, window_strides, dilations, begin, end)
+            : dnnl::deconvolution_forward::desc(
+                  dnnl::prop_kind::forward_inference, dnnl::algorithm::deconvolution_direct, any_layout(x_shape),
+                  any_layout(dims), bias_desc, destination, window_strides, dilations, begin, end);
     return dnnl::deconvolution_forward::primitive_desc(form, attr, dnnl_cpu(), true);
   };
   return emit_product(op, product);
@@ -310,7 +314,8 @@ bool Lowering::lower_matmul(const PlanOp& op) {
     return emit_matmul(op, a, {rows, a_shape.back()}, b, plain_desc(b_shape), {}, {rows, b_shape[1]});
   }
   if (b_shape.size() > y_shape.size() || a_shape.size() > y_shape.size()) return false;
-  return emit_matmul(op, a, padded_rank(a_shape, y_shape.size()), b, plain_desc(padded_rank(b_shape, y_shape.size())), {}, y_shape);
+  return emit_matmul(op, a, padded_rank(a_shape, y_shape.size()), b, plain_desc(padded_rank(b_shape, y_shape.size())),
+                     {}, y_shape);
 }
 
 bool Lowering::lower_gemm(const PlanOp& op) {
@@ -318,10 +323,12 @@ bool Lowering::lower_gemm(const PlanOp& op) {
   const int32_t a = op.inputs[0];
   const int32_t b = op.inputs[1];
   const int32_t c = op.inputs.size() > 2 ? op.inputs[2] : -1;
-  if (!is_float(a) || !is_static_float(b) || node.get_int("transA", 0) != 0 || node.get_float("alpha", 1) != 1) return false;
+  if (!is_float(a) || !is_static_float(b) || node.get_int("transA", 0) != 0 || node.get_float("alpha", 1) != 1)
+    return false;
   const Shape a_shape = facts(a).shape;
   const Shape y_shape = facts(op.outputs[0]).shape;
-  if (c >= 0 && (!is_static_float(c) || node.get_float("beta", 1) != 1 || element_count(facts(c).shape) != y_shape[1])) return false;
+  if (c >= 0 && (!is_static_float(c) || node.get_float("beta", 1) != 1 || element_count(facts(c).shape) != y_shape[1]))
+    return false;
   const bool transposed = node.get_int("transB", 0) != 0;
   const int64_t k = a_shape[1];
   const int64_t n = y_shape[1];

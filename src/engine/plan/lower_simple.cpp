@@ -3,36 +3,28 @@
 #include <cmath>
 #include <numeric>
 
+#include "engine/arith.h"
 #include "engine/plan/lowering.h"
-#include "engine/window.h"
 
 namespace kaon {
 
-namespace {
-
 using dnnl::algorithm;
 
-Desc any_layout(const Shape& shape) { return {shape, dnnl::memory::data_type::f32, dnnl::memory::format_tag::any}; }
-
-int64_t normalized(int64_t axis, size_t rank) { return axis < 0 ? axis + static_cast<int64_t>(rank) : axis; }
-
-}  // namespace
-
 void Lowering::emit_eltwise(algorithm kind, float alpha, float beta, const Desc& desc, int32_t in, int32_t out) {
-  auto action = std::make_unique<DnnlAction>(dnnl::eltwise_forward(
-      {{dnnl::prop_kind::forward_inference, kind, desc, alpha, beta}, dnnl_cpu()}));
+  auto action = std::make_unique<DnnlAction>(
+      dnnl::eltwise_forward({{dnnl::prop_kind::forward_inference, kind, desc, alpha, beta}, dnnl_cpu()}));
   action->slot(DNNL_ARG_SRC, desc, in);
   action->slot(DNNL_ARG_DST, desc, out);
   emit(std::move(action), {in}, {out});
 }
 
-bool Lowering::emit_pool(const PlanOp& op, algorithm kind, const Window& window) {
+bool Lowering::emit_pool(const PlanOp& op, algorithm kind, const SlidingWindow& window) {
   const int32_t x = op.inputs[0];
   const int32_t y = op.outputs[0];
   const Desc source = first_form(x).desc;
   const dnnl::pooling_forward::primitive_desc description(
-      {dnnl::prop_kind::forward_inference, kind, source, any_layout(facts(y).shape), window.strides, window.kernel, window.pads_begin,
-       window.pads_end},
+      {dnnl::prop_kind::forward_inference, kind, source, any_layout(facts(y).shape), window.strides, window.kernel,
+       window.begin, window.end},
       dnnl_cpu(), true);
   if (!description) return false;
   const int32_t in = request(x, source);
@@ -50,33 +42,38 @@ bool Lowering::lower_pool(const PlanOp& op) {
   const Shape x_shape = facts(op.inputs[0]).shape;
   const Shape y_shape = facts(op.outputs[0]).shape;
   if (x_shape.size() < 3 || x_shape.size() > 5) return false;
-  Window window = Window::of(node, x_shape, node.get_ints("kernel_shape"));
+  SlidingWindow window = slide(window_attributes(node), x_shape, node.get_ints("kernel_shape"));
   const bool maximum = op.is("MaxPool");
   for (size_t i = 0; i < window.kernel.size(); ++i) {
-    if (window.dilations[i] != 1 || window.pads_begin[i] >= window.kernel[i]) return false;
-    const int64_t end = (y_shape[i + 2] - 1) * window.strides[i] + window.kernel[i] - x_shape[i + 2] - window.pads_begin[i];
-    if (!maximum && end > window.pads_end[i]) return false;  // ceil mode counts the overhang in its own way
+    if (window.dilations[i] != 1 || window.begin[i] >= window.kernel[i]) return false;
+    const int64_t end = (y_shape[i + 2] - 1) * window.strides[i] + window.kernel[i] - x_shape[i + 2] - window.begin[i];
+    if (!maximum && end > window.end[i]) return false;  // ceil mode counts the overhang in its own way
     if (end >= window.kernel[i]) return false;
-    window.pads_end[i] = std::max<int64_t>(end, 0);
+    window.end[i] = std::max<int64_t>(end, 0);
   }
   const bool include_pad = node.get_int("count_include_pad", 0) != 0;
-  return emit_pool(op, maximum ? algorithm::pooling_max : include_pad ? algorithm::pooling_avg_include_padding : algorithm::pooling_avg_exclude_padding, window);
+  return emit_pool(op,
+                   maximum       ? algorithm::pooling_max
+                   : include_pad ? algorithm::pooling_avg_include_padding
+                                 : algorithm::pooling_avg_exclude_padding,
+                   window);
 }
 
 bool Lowering::lower_global_pool(const PlanOp& op) {
   const Shape& x_shape = facts(op.inputs[0]).shape;
   if (!is_float(op.inputs[0]) || x_shape.size() < 3 || x_shape.size() > 5) return false;
-  Window window;
+  SlidingWindow window;
   window.kernel.assign(x_shape.begin() + 2, x_shape.end());
   window.strides = window.dilations = Shape(window.kernel.size(), 1);
-  window.pads_begin = window.pads_end = Shape(window.kernel.size(), 0);
+  window.begin = window.end = Shape(window.kernel.size(), 0);
   return emit_pool(op, algorithm::pooling_avg_exclude_padding, window);
 }
 
 bool Lowering::lower_batch_norm(const PlanOp& op) {
   const int32_t x = op.inputs[0];
   const int32_t y = op.outputs[0];
-  if (op.inputs.size() != 5 || op.outputs.size() != 1 || !is_float(x) || op.node->get_int("training_mode", 0) != 0) return false;
+  if (op.inputs.size() != 5 || op.outputs.size() != 1 || !is_float(x) || op.node->get_int("training_mode", 0) != 0)
+    return false;
   const Shape& shape = facts(x).shape;
   if (shape.size() < 3 || shape.size() > 5) return false;
   for (size_t i = 1; i < 5; ++i) {
@@ -85,7 +82,8 @@ bool Lowering::lower_batch_norm(const PlanOp& op) {
   const Desc desc = first_form(x).desc;
   const dnnl::batch_normalization_forward::primitive_desc description(
       {dnnl::prop_kind::forward_inference, desc, op.node->get_float("epsilon", 1e-5F),
-       dnnl::normalization_flags::use_scale | dnnl::normalization_flags::use_shift | dnnl::normalization_flags::use_global_stats},
+       dnnl::normalization_flags::use_scale | dnnl::normalization_flags::use_shift |
+           dnnl::normalization_flags::use_global_stats},
       dnnl_cpu(), true);
   if (!description) return false;
   const int32_t in = request(x, desc);
@@ -111,11 +109,12 @@ bool Lowering::lower_softmax(const PlanOp& op) {
   if (!is_float(x)) return false;
   const size_t rank = facts(x).shape.size();
   const bool old = program_.model().opset() < 13;
-  const int64_t axis = normalized(op.node->get_int("axis", old ? 1 : -1), rank);
+  const int64_t axis = wrap_axis(op.node->get_int("axis", old ? 1 : -1), std::ssize(facts(x).shape));
   // Before opset 13 the softmax ran over everything from the axis on.
   if (rank == 0 || (old && axis != static_cast<int64_t>(rank) - 1)) return false;
   const Desc desc = plain_desc(facts(x).shape);
-  const dnnl::softmax_forward::primitive_desc description({dnnl::prop_kind::forward_inference, desc, static_cast<int>(axis)}, dnnl_cpu(), true);
+  const dnnl::softmax_forward::primitive_desc description(
+      {dnnl::prop_kind::forward_inference, desc, static_cast<int>(axis)}, dnnl_cpu(), true);
   if (!description) return false;
   const int32_t in = request(x, desc);
   const int32_t out = reuse_or_define(op, in, y, desc);
@@ -176,7 +175,8 @@ bool Lowering::lower_eltwise(const PlanOp& op) {
   if (op.is("Elu")) return primitive({{algorithm::eltwise_elu, node.get_float("alpha", 1), 0}});
   if (op.is("HardSwish")) return primitive({{algorithm::eltwise_hardswish, 0, 0}});
   if (op.is("HardSigmoid")) {
-    return primitive({{algorithm::eltwise_linear, node.get_float("alpha", 0.2F), node.get_float("beta", 0.5F)}, {algorithm::eltwise_clip, 0, 1}});
+    return primitive({{algorithm::eltwise_linear, node.get_float("alpha", 0.2F), node.get_float("beta", 0.5F)},
+                      {algorithm::eltwise_clip, 0, 1}});
   }
   if (op.is("Clip")) {
     const auto bounds = clip_bounds(graph_, op);
@@ -201,10 +201,12 @@ bool Lowering::lower_binary(const PlanOp& op) {
   const Shape& a_shape = facts(a).shape;
   const Shape& b_shape = facts(b).shape;
   const Shape& y_shape = facts(y).shape;
-  const auto is_blocked = [&](int32_t id) { return !facts(id).is_static && first_form(id).desc != plain_desc(facts(id).shape); };
+  const auto is_blocked = [&](int32_t id) {
+    return !facts(id).is_static && first_form(id).desc != plain_desc(facts(id).shape);
+  };
   // A blocked operand keeps its layout through sums and products; oneDNN broadcasts the second operand.
-  if (a_shape.size() == y_shape.size() && b_shape.size() == y_shape.size() && y_shape.size() <= 5 && (is_blocked(a) || is_blocked(b)) &&
-      op.node->op != "Min" && op.node->op != "Max") {
+  if (a_shape.size() == y_shape.size() && b_shape.size() == y_shape.size() && y_shape.size() <= 5 &&
+      (is_blocked(a) || is_blocked(b)) && op.node->op != "Min" && op.node->op != "Max") {
     const bool commutes = op.is("Add") || op.is("Mul");
     const bool swapped = commutes && (a_shape != y_shape || (!is_blocked(a) && b_shape == y_shape));
     const int32_t first = swapped ? b : a;
@@ -230,7 +232,9 @@ bool Lowering::lower_binary(const PlanOp& op) {
   const Desc desc = plain_desc(y_shape);
   const bool over_left = a_shape == y_shape && may_overwrite(left, op);
   const bool over_right = !over_left && b_shape == y_shape && may_overwrite(right, op);
-  const int32_t out = over_left ? reuse_or_define(op, left, y, desc) : over_right ? reuse_or_define(op, right, y, desc) : define(y, desc);
+  const int32_t out = over_left    ? reuse_or_define(op, left, y, desc)
+                      : over_right ? reuse_or_define(op, right, y, desc)
+                                   : define(y, desc);
   emit(std::make_unique<BinaryAction>(kind, left, a_shape, right, b_shape, out, y_shape), {left, right}, {out});
   return true;
 }
@@ -243,19 +247,21 @@ bool Lowering::lower_reduce(const PlanOp& op) {
   Shape axes = op.node->get_ints("axes");
   if (op.inputs.size() > 1 && op.inputs[1] >= 0) axes = to_tensor(facts(op.inputs[1]).constant).to_int64();
   if (axes.empty()) return false;
-  for (int64_t& axis : axes) axis = normalized(axis, shape.size());
+  for (int64_t& axis : axes) axis = wrap_axis(axis, std::ssize(shape));
   std::sort(axes.begin(), axes.end());
   for (size_t i = 0; i < axes.size(); ++i) {
     if (axes[i] != static_cast<int64_t>(shape.size() - axes.size() + i)) return false;  // not the trailing ones
   }
-  const bool spatial_mean = op.is("ReduceMean") && shape.size() >= 3 && shape.size() <= 5 && axes.size() == shape.size() - 2 &&
-                            facts(y).shape.size() == shape.size();
+  const bool spatial_mean = op.is("ReduceMean") && shape.size() >= 3 && shape.size() <= 5 &&
+                            axes.size() == shape.size() - 2 && facts(y).shape.size() == shape.size();
   if (spatial_mean) return lower_global_pool(op);
   const int64_t inner = element_count(std::span(shape).last(axes.size()));
   const int64_t outer = element_count(std::span(shape).first(shape.size() - axes.size()));
   const int32_t in = request_plain(x);
   const int32_t out = define_plain(y);
-  const ReduceKind kind = op.is("ReduceMean") ? ReduceKind::Mean : op.is("ReduceSum") ? ReduceKind::Sum : ReduceKind::Max;
+  const ReduceKind kind = op.is("ReduceMean")  ? ReduceKind::Mean
+                          : op.is("ReduceSum") ? ReduceKind::Sum
+                                               : ReduceKind::Max;
   emit(std::make_unique<ReduceAction>(kind, in, out, outer, inner), {in}, {out});
   return true;
 }
@@ -264,7 +270,7 @@ bool Lowering::lower_concat(const PlanOp& op) {
   const int32_t y = op.outputs[0];
   if (!is_float(y)) return false;
   const Shape y_shape = facts(y).shape;
-  const auto axis = static_cast<size_t>(normalized(op.node->get_int("axis", 1), y_shape.size()));
+  const auto axis = static_cast<size_t>(wrap_axis(op.node->get_int("axis", 1), std::ssize(y_shape)));
   std::vector<int32_t> parts;
   bool blocked = false;
   for (const int32_t id : op.inputs) {
@@ -274,7 +280,8 @@ bool Lowering::lower_concat(const PlanOp& op) {
   }
   if (blocked) {
     std::vector<Desc> sources;
-    for (const int32_t id : parts) sources.push_back(facts(id).is_static ? plain_desc(facts(id).shape) : first_form(id).desc);
+    for (const int32_t id : parts)
+      sources.push_back(facts(id).is_static ? plain_desc(facts(id).shape) : first_form(id).desc);
     const dnnl::concat::primitive_desc description(any_layout(y_shape), static_cast<int>(axis), sources, dnnl_cpu());
     auto action = std::make_unique<DnnlAction>(dnnl::concat(description));
     const int32_t out = define(y, description.dst_desc());
@@ -362,12 +369,16 @@ bool Lowering::lower_gather(const PlanOp& op) {
   if (facts(indices).is_static && !facts(table).is_static) return lower_movement(op);
   const Shape& shape = facts(table).shape;
   const DType type = facts(indices).type;
-  if (shape.empty() || normalized(op.node->get_int("axis", 0), shape.size()) != 0 || (type != DType::Int64 && type != DType::Int32)) return false;
+  if (shape.empty() || wrap_axis(op.node->get_int("axis", 0), std::ssize(shape)) != 0 ||
+      (type != DType::Int64 && type != DType::Int32))
+    return false;
   const int32_t in = request_plain(table);
   const int32_t which = request_plain(indices);
   const int32_t out = define_plain(op.outputs[0]);
   const int64_t row = element_count(std::span(shape).subspan(1)) * static_cast<int64_t>(sizeof(float));
-  emit(std::make_unique<GatherRowsAction>(in, which, type, out, shape[0], element_count(facts(indices).shape), row, op.node->label()), {in, which}, {out});
+  emit(std::make_unique<GatherRowsAction>(in, which, type, out, shape[0], element_count(facts(indices).shape), row,
+                                          op.node->label()),
+       {in, which}, {out});
   return true;
 }
 

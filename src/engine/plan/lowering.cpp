@@ -21,8 +21,13 @@ dnnl::memory PackedWeights::pack(const at::Tensor& tensor, const Desc& from, con
   return packed;
 }
 
-Lowering::Lowering(const Program& program, PlanGraph graph, PackedWeights& packed, std::function<void(int32_t, int32_t, Value&)> show)
-    : program_(program), graph_(std::move(graph)), packed_(packed), show_(std::move(show)), states_(graph_.values.size()) {}
+Lowering::Lowering(const Program& program, PlanGraph graph, PackedWeights& packed,
+                   std::function<void(int32_t, int32_t, Value&)> show)
+    : program_(program),
+      graph_(std::move(graph)),
+      packed_(packed),
+      show_(std::move(show)),
+      states_(graph_.values.size()) {}
 
 Lowered Lowering::run() {
   for (const PlanOp& op : graph_.ops) {
@@ -38,7 +43,8 @@ Lowered Lowering::run() {
     const bool read = !facts(id).is_static && facts(id).type != DType::Undefined;
     int32_t slot = -1;
     if (read) {
-      slot = new_slot(id, static_cast<size_t>(stored_bytes(facts(id).type, element_count(facts(id).shape))), Slot::Kind::External);
+      slot = new_slot(id, static_cast<size_t>(stored_bytes(facts(id).type, element_count(facts(id).shape))),
+                      Slot::Kind::External);
       add_form(id, is_float(id) ? plain_desc(facts(id).shape) : Desc(), slot);
     }
     out_.inputs.push_back(slot);
@@ -75,8 +81,8 @@ const std::map<std::string, Lowering::Rule, std::less<>>& Lowering::rules() {
         {"Concat", &Lowering::lower_concat},
         {"Gather", &Lowering::lower_gather},
     };
-    for (const char* op : {"Relu", "LeakyRelu", "Sigmoid", "Tanh", "Exp", "Clip", "HardSwish", "HardSigmoid", "Elu", "Erf",
-                           "Neg", "Sqrt", "Reciprocal", "Abs", "Floor", "Ceil", "Pow"}) {
+    for (const char* op : {"Relu", "LeakyRelu", "Sigmoid", "Tanh", "Exp", "Clip", "HardSwish", "HardSigmoid", "Elu",
+                           "Erf", "Neg", "Sqrt", "Reciprocal", "Abs", "Floor", "Ceil", "Pow"}) {
       rules.emplace(op, &Lowering::lower_eltwise);
     }
     for (const char* op : {"Add", "Sub", "Mul", "Div", "Min", "Max"}) rules.emplace(op, &Lowering::lower_binary);
@@ -145,8 +151,9 @@ int32_t Lowering::define(int32_t value, const Desc& desc) {
 
 int32_t Lowering::define_plain(int32_t value) {
   if (is_float(value)) return define(value, plain_desc(facts(value).shape));
-  const int32_t slot =
-      new_slot(value, static_cast<size_t>(element_count(facts(value).shape)) * c10::elementSize(carrier(facts(value).type)), Slot::Kind::Arena);
+  const int32_t slot = new_slot(
+      value, static_cast<size_t>(element_count(facts(value).shape)) * c10::elementSize(carrier(facts(value).type)),
+      Slot::Kind::Arena);
   add_form(value, Desc(), slot);
   return slot;
 }
@@ -175,7 +182,8 @@ int32_t Lowering::request(int32_t value, const Desc& desc) {
     const int32_t slot = new_slot(value, desc.get_size(), Slot::Kind::Constant);
     out_.constants.push_back(memory);
     out_.slots[static_cast<size_t>(slot)].value = {
-        at::from_blob(memory.get_data_handle(), {static_cast<int64_t>(desc.get_size() / sizeof(float))}, at::kFloat), DType::Float32};
+        at::from_blob(memory.get_data_handle(), {static_cast<int64_t>(desc.get_size() / sizeof(float))}, at::kFloat),
+        DType::Float32};
     add_form(value, desc, slot);
     return slot;
   }
@@ -191,12 +199,14 @@ int32_t Lowering::request(int32_t value, const Desc& desc) {
 
 int32_t Lowering::request_plain(int32_t value) {
   if (facts(value).is_static) {
-    if (!state(value).forms.empty() && (!is_float(value) || state(value).forms.front().desc == plain_desc(facts(value).shape))) {
+    if (!state(value).forms.empty() &&
+        (!is_float(value) || state(value).forms.front().desc == plain_desc(facts(value).shape))) {
       return state(value).forms.front().slot;
     }
     const int32_t slot = new_slot(value, 0, Slot::Kind::Constant);
     out_.slots[static_cast<size_t>(slot)].value = facts(value).constant;
-    state(value).forms.insert(state(value).forms.begin(), {is_float(value) ? plain_desc(facts(value).shape) : Desc(), slot});
+    state(value).forms.insert(state(value).forms.begin(),
+                              {is_float(value) ? plain_desc(facts(value).shape) : Desc(), slot});
     return slot;
   }
   if (is_float(value)) return request(value, plain_desc(facts(value).shape));
@@ -227,9 +237,8 @@ bool Lowering::may_overwrite(int32_t slot, const PlanOp& op) const {
            std::any_of(op.post.begin(), op.post.end(), [&](const PostOp& post) { return post.operand == id; });
   };
   const std::vector<int32_t>& held = holders_.at(root);
-  return std::all_of(held.begin(), held.end(), [&](int32_t id) {
-    return states_[static_cast<size_t>(id)].reads_left == (reads(id) ? 1 : 0);
-  });
+  return std::all_of(held.begin(), held.end(),
+                     [&](int32_t id) { return states_[static_cast<size_t>(id)].reads_left == (reads(id) ? 1 : 0); });
 }
 
 void Lowering::touch(int32_t slot) {
@@ -239,7 +248,8 @@ void Lowering::touch(int32_t slot) {
   root.last = std::max(root.last, now);
 }
 
-void Lowering::emit(std::unique_ptr<Action> action, std::initializer_list<int32_t> reads, std::initializer_list<int32_t> writes) {
+void Lowering::emit(std::unique_ptr<Action> action, std::initializer_list<int32_t> reads,
+                    std::initializer_list<int32_t> writes) {
   for (const int32_t slot : reads) touch(slot);
   for (const int32_t slot : writes) touch(slot);
   out_.actions.push_back(std::move(action));
@@ -254,7 +264,8 @@ void Lowering::reorder(int32_t from, const Desc& from_desc, int32_t to, const De
 
 void Lowering::lower_aten(const PlanOp& op, const std::vector<int32_t>& outputs) {
   std::vector<int32_t> reads, writes;
-  for (const int32_t id : op.inputs) reads.push_back(id < 0 || facts(id).type == DType::Undefined ? -1 : request_plain(id));
+  for (const int32_t id : op.inputs)
+    reads.push_back(id < 0 || facts(id).type == DType::Undefined ? -1 : request_plain(id));
   for (const int32_t slot : reads) {
     if (slot >= 0) touch(slot);
   }
@@ -281,9 +292,11 @@ void Lowering::lower_hook(const PlanOp& op) {
   } else {
     out = define_plain(value);
   }
-  const auto bytes = static_cast<int64_t>(element_count(facts(value).shape) * static_cast<int64_t>(c10::elementSize(carrier(facts(value).type))));
-  emit(std::make_unique<HookAction>([show = show_, hook = op.hook, id = op.hook_value](Value& shown) { show(hook, id, shown); }, in, out, bytes,
-                                    program_.value_names()[static_cast<size_t>(op.hook_value)]),
+  const auto bytes = static_cast<int64_t>(element_count(facts(value).shape) *
+                                          static_cast<int64_t>(c10::elementSize(carrier(facts(value).type))));
+  emit(std::make_unique<HookAction>(
+           [show = show_, hook = op.hook, id = op.hook_value](Value& shown) { show(hook, id, shown); }, in, out, bytes,
+           program_.value_names()[static_cast<size_t>(op.hook_value)]),
        {in}, {out});
 }
 

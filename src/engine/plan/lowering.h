@@ -1,6 +1,5 @@
 #pragma once
 #include <dnnl.hpp>
-
 #include <functional>
 #include <map>
 #include <memory>
@@ -13,7 +12,7 @@
 #include "engine/plan/plan_op.h"
 #include "engine/plan/runtime.h"
 #include "engine/program.h"
-#include "engine/window.h"
+#include "engine/spatial.h"
 
 namespace kaon {
 
@@ -46,7 +45,8 @@ struct Lowered {
 class Lowering {
  public:
   /// `show(hook, id, value)` runs a hook on the value it is told is `id`.
-  Lowering(const Program& program, PlanGraph graph, PackedWeights& packed, std::function<void(int32_t, int32_t, Value&)> show);
+  Lowering(const Program& program, PlanGraph graph, PackedWeights& packed,
+           std::function<void(int32_t, int32_t, Value&)> show);
   Lowered run();
 
  private:
@@ -88,7 +88,8 @@ class Lowering {
   void materialise(int32_t value, const Desc& desc);
   /// Whether `op` may write over the memory of this slot, because nothing else will read it.
   bool may_overwrite(int32_t slot, const PlanOp& op) const;
-  void emit(std::unique_ptr<Action> action, std::initializer_list<int32_t> reads, std::initializer_list<int32_t> writes);
+  void emit(std::unique_ptr<Action> action, std::initializer_list<int32_t> reads,
+            std::initializer_list<int32_t> writes);
   void touch(int32_t slot);
   void reorder(int32_t from, const Desc& from_desc, int32_t to, const Desc& to_desc);
   dnnl::memory constant_memory(const at::Tensor& tensor, const Desc& desc);
@@ -99,7 +100,7 @@ class Lowering {
   bool lower_matmul(const PlanOp& op);
   bool lower_gemm(const PlanOp& op);
   bool lower_pool(const PlanOp& op);
-  bool emit_pool(const PlanOp& op, dnnl::algorithm kind, const Window& window);
+  bool emit_pool(const PlanOp& op, dnnl::algorithm kind, const SlidingWindow& window);
   int32_t reuse_or_define(const PlanOp& op, int32_t in, int32_t value, const Desc& desc);
   bool lower_global_pool(const PlanOp& op);
   bool lower_batch_norm(const PlanOp& op);
@@ -118,15 +119,15 @@ class Lowering {
   struct Product {
     std::function<dnnl::primitive_desc(const Desc& destination, const dnnl::primitive_attr& attr)> describe;
     int32_t source = -1;
-    at::Tensor weights;            ///< constant; else weights_value
+    at::Tensor weights;  ///< constant; else weights_value
     int32_t weights_value = -1;
-    Desc weights_desc;             ///< how the constant lies in memory
+    Desc weights_desc;  ///< how the constant lies in memory
     at::Tensor bias;
     Desc destination;
   };
   bool emit_product(const PlanOp& op, const Product& product);
-  bool emit_matmul(const PlanOp& op, int32_t a, const Shape& a_dims, int32_t b, const Desc& b_desc, const at::Tensor& bias,
-                   const Shape& y_dims);
+  bool emit_matmul(const PlanOp& op, int32_t a, const Shape& a_dims, int32_t b, const Desc& b_desc,
+                   const at::Tensor& bias, const Shape& y_dims);
   struct PostPlan {
     struct Operand {
       int argument;

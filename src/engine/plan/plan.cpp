@@ -16,7 +16,9 @@ constexpr int64_t kSliceBytes = 1 << 20;
 
 size_t aligned(size_t bytes) { return (bytes + kAlignment - 1) / kAlignment * kAlignment; }
 
-std::byte* allocate(size_t bytes) { return static_cast<std::byte*>(::operator new[](bytes, std::align_val_t(kAlignment))); }
+std::byte* allocate(size_t bytes) {
+  return static_cast<std::byte*>(::operator new[](bytes, std::align_val_t(kAlignment)));
+}
 void release(std::byte* memory) { ::operator delete[](memory, std::align_val_t(kAlignment)); }
 
 }  // namespace
@@ -36,7 +38,8 @@ Plan::Plan(Lowered lowered) : lowered_(std::move(lowered)), stream_(dnnl_cpu()),
     if (slot.kind == Slot::Kind::External) {
       if (root != i) runtime_.aliases[root].push_back(static_cast<int32_t>(i));
       const int64_t last = lowered_.slots[root].last;
-      if (last >= 0 && last < std::ssize(release_)) release_[static_cast<size_t>(last)].push_back(static_cast<int32_t>(i));
+      if (last >= 0 && last < std::ssize(release_))
+        release_[static_cast<size_t>(last)].push_back(static_cast<int32_t>(i));
     } else if (slot.kind == Slot::Kind::Constant) {
       runtime_.pointers[i] = slot.value.tensor.data_ptr();
       runtime_.values[i] = slot.value;
@@ -55,7 +58,8 @@ void Plan::place_slots() {
     const Slot& slot = lowered_.slots[i];
     if (slot.kind == Slot::Kind::Arena && slot.root == static_cast<int32_t>(i)) order.push_back(i);
   }
-  std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) { return lowered_.slots[a].bytes > lowered_.slots[b].bytes; });
+  std::stable_sort(order.begin(), order.end(),
+                   [&](size_t a, size_t b) { return lowered_.slots[a].bytes > lowered_.slots[b].bytes; });
   struct Placed {
     size_t offset, bytes;
     int64_t first, last;
@@ -226,7 +230,8 @@ Plans::Entry& Plans::entry(const std::vector<Value>& table, const Hooks& hooks) 
     const Value& value = table[static_cast<size_t>(id)];
     if (!value.defined()) continue;
     const bool is_default = program_->is_constant(id) && value.tensor.is_same(program_->constant(id).tensor);
-    key += is_default ? "=" : fmt::format("{}{}", static_cast<int32_t>(value.type), kaon::to_string(value.tensor.sizes()));
+    key +=
+        is_default ? "=" : fmt::format("{}{}", static_cast<int32_t>(value.type), kaon::to_string(value.tensor.sizes()));
   }
   for (const auto& [edge, hook] : hooks.all()) key += fmt::format("|{}@{}.{}", edge.value, edge.node, edge.input);
   const auto it = entries_.find(key);
@@ -263,7 +268,8 @@ std::vector<Tensor> Plans::run(std::vector<Value> table, const Hooks& hooks) {
   Entry& found = entry(table, hooks);
   if (!found.planned) return interpret(*program_, std::move(table), hooks);
   hooks_ = &hooks;
-  const std::vector<Value> outputs = found.slice > 0 ? run_slices(table, found.slice) : found.plan->run(inputs_of(table));
+  const std::vector<Value> outputs =
+      found.slice > 0 ? run_slices(table, found.slice) : found.plan->run(inputs_of(table));
   std::vector<Tensor> tensors;
   for (const Value& value : outputs) tensors.push_back(to_tensor(value));
   return tensors;

@@ -1,6 +1,5 @@
 #pragma once
 #include <dnnl.hpp>
-
 #include <optional>
 #include <string>
 #include <string_view>

@@ -35,7 +35,8 @@ class Net {
     nodes_.push_back(make_node(std::move(kind), std::move(inputs), {output}, std::move(attributes)));
     return output;
   }
-  std::string conv(const std::string& x, int64_t in, int64_t out, int64_t kernel, int64_t stride = 1, int64_t group = 1) {
+  std::string conv(const std::string& x, int64_t in, int64_t out, int64_t kernel, int64_t stride = 1,
+                   int64_t group = 1) {
     const std::string w = constant(random({out, in / group, kernel, kernel}, 0.3F));
     const std::string b = constant(random({out}, 0.3F));
     return op("Conv", {x, w, b},
@@ -45,8 +46,8 @@ class Net {
                {"group", group, {}}});
   }
   std::string batch_norm(const std::string& x, int64_t channels) {
-    return op("BatchNormalization", {x, constant(random({channels}, 0.2F, 1)), constant(random({channels})), constant(random({channels})),
-                                     constant(random({channels}, 0.1F, 1.5F))});
+    return op("BatchNormalization", {x, constant(random({channels}, 0.2F, 1)), constant(random({channels})),
+                                     constant(random({channels})), constant(random({channels}, 0.1F, 1.5F))});
   }
 
   /// The planned run, bare and with a hook on every value, must agree with the frame's.
@@ -59,7 +60,8 @@ class Net {
     const std::vector<Tensor> expected = frame.outputs();
     Hooks hooks;
     for (const Node& node : nodes_) {
-      hooks.add(node.outputs[0], [](const std::string&, const Tensor&) -> std::optional<Tensor> { return std::nullopt; });
+      hooks.add(node.outputs[0],
+                [](const std::string&, const Tensor&) -> std::optional<Tensor> { return std::nullopt; });
     }
     compare(engine.run(inputs), expected, "planned");
     compare(engine.run(inputs), expected, "planned again");
@@ -127,7 +129,9 @@ TEST(Plan, BatchNormBehindRelu) {
 
 TEST(Plan, HardSwishSpelledOutWithScales) {
   Net net({1, 16, 12, 12});
-  const auto scaled = [&](const std::string& x, float a, float b) { return net.op("Add", {net.op("Mul", {net.scalar(a), x}), net.scalar(b)}); };
+  const auto scaled = [&](const std::string& x, float a, float b) {
+    return net.op("Add", {net.op("Mul", {net.scalar(a), x}), net.scalar(b)});
+  };
   const auto hard_swish = [&](const std::string& x) {
     const std::string gate = net.op("Clip", {net.op("Add", {x, net.scalar(3)}), net.scalar(0), net.scalar(6)});
     return net.op("Div", {net.op("Mul", {x, gate}), net.scalar(6)});
@@ -147,11 +151,13 @@ TEST(Plan, SwishAndSqueezeExcite) {
 
 TEST(Plan, PoolsPadsSlicesAndConcat) {
   Net net({2, 6, 15, 15});
-  const std::vector<Attribute> window{{"kernel_shape", std::vector<int64_t>{3, 3}, {}}, {"strides", std::vector<int64_t>{2, 2}, {}}};
+  const std::vector<Attribute> window{{"kernel_shape", std::vector<int64_t>{3, 3}, {}},
+                                      {"strides", std::vector<int64_t>{2, 2}, {}}};
   const std::string a = net.op("Relu", {net.conv("x", 6, 16, 3)});
   const std::string most = net.op("MaxPool", {a}, {window[0], window[1], {"ceil_mode", int64_t{1}, {}}});
   const std::string mean = net.op("AveragePool", {a}, window);
-  const std::string sliced = net.op("Slice", {a, net.ints({0, 0}), net.ints({13, 13}), net.ints({2, 3}), net.ints({2, 2})});
+  const std::string sliced =
+      net.op("Slice", {a, net.ints({0, 0}), net.ints({13, 13}), net.ints({2, 3}), net.ints({2, 2})});
   const std::string padded = net.op("Pad", {sliced, net.ints({0, 3, 0, 0, 0, 5, 0, 0})});
   const std::string joined = net.op("Concat", {most, mean, padded}, {{"axis", int64_t{1}, {}}});
   net.check({net.conv(joined, 16 + 16 + 24, 7, 1), net.op("Flatten", {net.op("GlobalAveragePool", {joined})})});
@@ -162,15 +168,18 @@ TEST(Plan, ConvTransposeWithGroupsAndOutputPadding) {
   const std::string w = net.constant(net.random({8, 3, 3, 3}, 0.3F));
   const std::string b = net.constant(net.random({6}));
   const std::string y = net.op("ConvTranspose", {"x", w, b},
-                               {{"strides", std::vector<int64_t>{2, 2}, {}}, {"pads", std::vector<int64_t>{1, 1, 1, 1}, {}},
-                                {"output_padding", std::vector<int64_t>{1, 0}, {}}, {"group", int64_t{2}, {}}});
+                               {{"strides", std::vector<int64_t>{2, 2}, {}},
+                                {"pads", std::vector<int64_t>{1, 1, 1, 1}, {}},
+                                {"output_padding", std::vector<int64_t>{1, 0}, {}},
+                                {"group", int64_t{2}, {}}});
   net.check({net.op("Relu", {y})});
 }
 
 TEST(Plan, OneAndThreeDimensionalConvolutions) {
   Net flat({2, 6, 31});
   const std::string w = flat.constant(flat.random({10, 3, 5}, 0.3F));
-  flat.check({flat.op("Tanh", {flat.op("Conv", {"x", w}, {{"group", int64_t{2}, {}}, {"dilations", std::vector<int64_t>{2}, {}}})})});
+  flat.check({flat.op(
+      "Tanh", {flat.op("Conv", {"x", w}, {{"group", int64_t{2}, {}}, {"dilations", std::vector<int64_t>{2}, {}}})})});
   Net deep({1, 3, 6, 7, 8});
   const std::string v = deep.constant(deep.random({4, 3, 3, 3, 3}, 0.3F));
   deep.check({deep.op("Relu", {deep.op("Conv", {"x", v}, {{"auto_pad", std::string("SAME_LOWER"), {}}})})});
@@ -182,13 +191,19 @@ TEST(Plan, Attention) {
     const std::string split = net.op("Reshape", {x, net.ints({0, 0, 3, 8})});
     return net.op("Transpose", {split}, {{"perm", std::vector<int64_t>{0, 2, 1, 3}, {}}});
   };
-  const auto project = [&](const std::string& x) { return net.op("MatMul", {x, net.constant(net.random({24, 24}, 0.2F))}); };
-  const std::string mean = net.op("ReduceMean", {net.op("Pow", {"x", net.scalar(2)})}, {{"axes", std::vector<int64_t>{-1}, {}}});
-  const std::string x = net.op("Mul", {net.op("Div", {"x", net.op("Sqrt", {net.op("Add", {mean, net.scalar(1e-5F)})})}), net.constant(net.random({24}))});
+  const auto project = [&](const std::string& x) {
+    return net.op("MatMul", {x, net.constant(net.random({24, 24}, 0.2F))});
+  };
+  const std::string mean =
+      net.op("ReduceMean", {net.op("Pow", {"x", net.scalar(2)})}, {{"axes", std::vector<int64_t>{-1}, {}}});
+  const std::string x = net.op("Mul", {net.op("Div", {"x", net.op("Sqrt", {net.op("Add", {mean, net.scalar(1e-5F)})})}),
+                                       net.constant(net.random({24}))});
   const std::string q = heads(net.op("Add", {project(x), net.constant(net.random({24}))}));
   const std::string k = net.op("Transpose", {heads(project(x))}, {{"perm", std::vector<int64_t>{0, 1, 3, 2}, {}}});
-  const std::string scores = net.op("Softmax", {net.op("Mul", {net.op("MatMul", {q, k}), net.scalar(0.35F)})}, {{"axis", int64_t{-1}, {}}});
-  const std::string mixed = net.op("Transpose", {net.op("MatMul", {scores, heads(project(x))})}, {{"perm", std::vector<int64_t>{0, 2, 1, 3}, {}}});
+  const std::string scores =
+      net.op("Softmax", {net.op("Mul", {net.op("MatMul", {q, k}), net.scalar(0.35F)})}, {{"axis", int64_t{-1}, {}}});
+  const std::string mixed = net.op("Transpose", {net.op("MatMul", {scores, heads(project(x))})},
+                                   {{"perm", std::vector<int64_t>{0, 2, 1, 3}, {}}});
   net.check({net.op("Add", {project(net.op("Reshape", {mixed, net.ints({0, 0, -1})})), "x"})});
 }
 

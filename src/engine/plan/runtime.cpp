@@ -28,6 +28,8 @@ Desc plain_desc(const Shape& shape) {
   return {shape, dnnl::memory::data_type::f32, strides};
 }
 
+Desc any_layout(const Shape& shape) { return {shape, dnnl::memory::data_type::f32, dnnl::memory::format_tag::any}; }
+
 Offsets::Offsets(const Desc& desc) {
   const dnnl_memory_desc_t& d = desc.data;
   dims_.assign(d.dims, d.dims + d.ndims);

@@ -1,6 +1,5 @@
 #pragma once
 #include <dnnl.hpp>
-
 #include <memory>
 #include <vector>
 
@@ -17,20 +16,20 @@ struct Slot {
   };
   Kind kind = Kind::Arena;
   size_t bytes = 0;
-  int32_t root = -1;       ///< the slot whose memory this one shares; itself when it has its own
-  int64_t first = -1;      ///< the actions that first write and last read it
+  int32_t root = -1;   ///< the slot whose memory this one shares; itself when it has its own
+  int64_t first = -1;  ///< the actions that first write and last read it
   int64_t last = -1;
-  Value value;             ///< Constant
-  Shape shape;             ///< logical
+  Value value;  ///< Constant
+  Shape shape;  ///< logical
   DType type = DType::Undefined;
 };
 
 /// The tables that actions work on.
 struct Runtime {
-  std::vector<void*> pointers;  ///< by slot
-  std::vector<Value> values;    ///< by slot: External ones, and views of the others for ATen kernels
+  std::vector<void*> pointers;                ///< by slot
+  std::vector<Value> values;                  ///< by slot: External ones, and views of the others for ATen kernels
   std::vector<std::vector<int32_t>> aliases;  ///< by slot: others that share an External one's memory
-  std::vector<Shape> shapes;    ///< by slot, logical
+  std::vector<Shape> shapes;                  ///< by slot, logical
   dnnl::stream* stream = nullptr;
   const std::byte* arena_begin = nullptr;
   const std::byte* arena_end = nullptr;
@@ -63,6 +62,8 @@ const dnnl::engine& dnnl_cpu();
 using Desc = dnnl::memory::desc;
 /// Row-major float32; a scalar is one element.
 Desc plain_desc(const Shape& shape);
+/// float32 in whatever layout oneDNN likes best.
+Desc any_layout(const Shape& shape);
 /// Offset in elements of the element at logical index `index` (row-major over the dims).
 class Offsets {
  public:

@@ -11,13 +11,40 @@ namespace {
 /// Inputs that decide an output's shape by their contents. An empty list: the shape depends on the data in any case.
 const std::map<std::string, std::vector<size_t>>& shape_inputs() {
   static const std::map<std::string, std::vector<size_t>> kRows{
-      {"Reshape", {1}}, {"Expand", {1}}, {"Tile", {1, 2}}, {"Slice", {1, 2, 3, 4}}, {"Pad", {1, 3}},
-      {"Range", {0, 1, 2}}, {"ConstantOfShape", {0}}, {"OneHot", {1}}, {"Resize", {1, 2, 3}}, {"Upsample", {1}},
-      {"TopK", {1}}, {"Split", {1}}, {"Squeeze", {1}}, {"Unsqueeze", {1}}, {"ReduceSum", {1}}, {"ReduceMean", {1}},
-      {"ReduceMax", {1}}, {"ReduceMin", {1}}, {"ReduceProd", {1}}, {"ReduceL1", {1}}, {"ReduceL2", {1}},
-      {"ReduceLogSum", {1}}, {"ReduceLogSumExp", {1}}, {"ReduceSumSquare", {1}}, {"CenterCropPad", {1}},
-      {"AffineGrid", {1}}, {"MaxUnpool", {2}}, {"DFT", {1, 2}}, {"STFT", {1, 3}}, {"Col2Im", {1, 2}},
-      {"HannWindow", {0}}, {"HammingWindow", {0}}, {"BlackmanWindow", {0}}, {"MelWeightMatrix", {0, 1, 2, 3, 4}},
+      {"Reshape", {1}},
+      {"Expand", {1}},
+      {"Tile", {1, 2}},
+      {"Slice", {1, 2, 3, 4}},
+      {"Pad", {1, 3}},
+      {"Range", {0, 1, 2}},
+      {"ConstantOfShape", {0}},
+      {"OneHot", {1}},
+      {"Resize", {1, 2, 3}},
+      {"Upsample", {1}},
+      {"TopK", {1}},
+      {"Split", {1}},
+      {"Squeeze", {1}},
+      {"Unsqueeze", {1}},
+      {"ReduceSum", {1}},
+      {"ReduceMean", {1}},
+      {"ReduceMax", {1}},
+      {"ReduceMin", {1}},
+      {"ReduceProd", {1}},
+      {"ReduceL1", {1}},
+      {"ReduceL2", {1}},
+      {"ReduceLogSum", {1}},
+      {"ReduceLogSumExp", {1}},
+      {"ReduceSumSquare", {1}},
+      {"CenterCropPad", {1}},
+      {"AffineGrid", {1}},
+      {"MaxUnpool", {2}},
+      {"DFT", {1, 2}},
+      {"STFT", {1, 3}},
+      {"Col2Im", {1, 2}},
+      {"HannWindow", {0}},
+      {"HammingWindow", {0}},
+      {"BlackmanWindow", {0}},
+      {"MelWeightMatrix", {0, 1, 2, 3, 4}},
   };
   return kRows;
 }
@@ -28,8 +55,8 @@ bool shape_follows_data(const std::string& op) {
 }
 
 bool is_random(const std::string& op) {
-  static const std::set<std::string> kOps{"RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike",
-                                          "Bernoulli", "Multinomial"};
+  static const std::set<std::string> kOps{"RandomNormal",      "RandomNormalLike", "RandomUniform",
+                                          "RandomUniformLike", "Bernoulli",        "Multinomial"};
   return kOps.contains(op);
 }
 
@@ -64,16 +91,16 @@ Trace trace_program(const Program& program, std::vector<Value> table, const Hook
       return id < 0 || (trace.values[static_cast<size_t>(id)].is_static && !hooks.on_value(id));
     };
     const bool only_shape = node.domain.empty() && (node.op == "Shape" || node.op == "Size");
-    const bool step_static =
-        !is_random(node.op) && !hooks.on_edges_of(static_cast<int64_t>(i)) &&
-        (only_shape || std::all_of(step.inputs.begin(), step.inputs.end(), is_static));
+    const bool step_static = !is_random(node.op) && !hooks.on_edges_of(static_cast<int64_t>(i)) &&
+                             (only_shape || std::all_of(step.inputs.begin(), step.inputs.end(), is_static));
     if (!step_static) {
       bool unknown = shape_follows_data(node.op) || !subgraphs(node).empty();
       const auto row = shape_inputs().find(node.op);
       if (row != shape_inputs().end()) {
         for (const size_t input : row->second) {
-          unknown |= input < step.inputs.size() &&
-                     (!is_static(step.inputs[input]) || hooks.on_edge(static_cast<int64_t>(i), static_cast<int64_t>(input)));
+          unknown |=
+              input < step.inputs.size() &&
+              (!is_static(step.inputs[input]) || hooks.on_edge(static_cast<int64_t>(i), static_cast<int64_t>(input)));
         }
       }
       if (unknown) {

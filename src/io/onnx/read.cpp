@@ -368,11 +368,13 @@ Tensor read_tensor(std::span<const std::byte> bytes) {
 
 }  // namespace
 
-Model read_onnx(const fs::path& path) {
+Model read_onnx(const fs::path& path, int64_t* file_bytes) {
   return naming(path.string(), [&] {
     const auto file = MappedFile::open(path);
     ExternalFiles files(path.parent_path(), path);
-    return read(file->bytes(), files);
+    Model model = read(file->bytes(), files);
+    if (file_bytes != nullptr) *file_bytes = std::ssize(file->bytes()) + files.bytes();
+    return model;
   });
 }
 

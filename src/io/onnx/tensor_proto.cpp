@@ -209,6 +209,12 @@ std::shared_ptr<const MappedFile> ExternalFiles::open(const std::string& locatio
   return files_.emplace(location, MappedFile::open(real)).first->second;
 }
 
+int64_t ExternalFiles::bytes() const {
+  int64_t total = 0;
+  for (const auto& [location, file] : files_) total += std::ssize(file->bytes());
+  return total;
+}
+
 Tensor take_tensor(onnx::TensorProto& proto, ExternalFiles& files, const std::string& where) {
   const auto type = static_cast<DType>(proto.data_type());
   if (!is_known(type)) {

@@ -24,6 +24,8 @@ class ExternalFiles {
 
   /// Throws, with `where`, unless `location` leads to a regular file inside the folder.
   std::shared_ptr<const MappedFile> open(const std::string& location, const std::string& where);
+  /// The size of the files opened so far.
+  int64_t bytes() const;
 
  private:
   std::filesystem::path folder_;

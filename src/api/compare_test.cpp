@@ -1,0 +1,100 @@
+#include "api/compare.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <nlohmann/json.hpp>
+
+#include "graph/build_test.h"
+#include "io/files_test.h"
+#include "io/npy/npy.h"
+#include "io/onnx/onnx.h"
+
+namespace kaon {
+namespace {
+
+class CompareModels : public testing::Test {
+ protected:
+  CompareModels() {
+    options_ = {folder_ / "a.onnx", folder_ / "b.onnx", folder_ / "x.npz"};
+    write_npz({{"x", Tensor::of<float>({4}, {-1, 2, 3, 4})}}, options_.input);
+    write(options_.a, 1, 1, "y");
+  }
+
+  /// y = Relu(x · first) · second
+  static void write(const std::filesystem::path& path, float first, float second, const std::string& output) {
+    write_onnx(make_model({make_node("Mul", {"x", "f"}, {"a"}), make_node("Relu", {"a"}, {"b"}),
+                           make_node("Mul", {"b", "s"}, {output})},
+                          {make_constant("f", {}, {first}), make_constant("s", {}, {second})}, {make_value("x", {4})},
+                          {output}),
+               path);
+  }
+
+  TemporaryFolder folder_;
+  CompareOptions options_;
+};
+
+TEST_F(CompareModels, TheSameModel) {
+  write(options_.b, 1, 1, "y");
+  const CompareResult result = compare_models(options_);
+  ASSERT_EQ(result.outputs.size(), 1u);
+  EXPECT_EQ(result.outputs[0].sqnr_db, INFINITY);
+  EXPECT_EQ(result.outputs[0].cosine, 1);
+  EXPECT_EQ(result.values.size(), 3u);
+  EXPECT_FALSE(result.first_difference.has_value());
+  const auto json = nlohmann::json::parse(to_json(result).dump());
+  EXPECT_TRUE(json["outputs"][0]["sqnr_db"].is_null());
+  EXPECT_TRUE(json["first_difference"].is_null());
+}
+
+TEST_F(CompareModels, FindsTheFirstDifference) {
+  write(options_.b, 1, 1.1f, "y");
+  const CompareResult late = compare_models(options_);
+  EXPECT_EQ(late.first_difference, "y");
+  EXPECT_NEAR(late.outputs[0].sqnr_db, 20, 1e-4);
+  EXPECT_NEAR(late.outputs[0].max_abs, 0.4, 1e-6);
+  write(options_.b, 0.5f, 2, "y");
+  const CompareResult early = compare_models(options_);
+  EXPECT_EQ(early.first_difference, "a");
+  EXPECT_FALSE(early.outputs[0].differs);
+  EXPECT_TRUE(early.values[1].differs);
+}
+
+TEST_F(CompareModels, FloatNoiseIsNoDifference) {
+  write(options_.b, std::nextafter(1.0f, 2.0f), 1, "y");
+  const CompareResult result = compare_models(options_);
+  EXPECT_LT(result.outputs[0].sqnr_db, INFINITY);
+  EXPECT_GT(result.outputs[0].sqnr_db, kNoiseDb);
+  EXPECT_FALSE(result.first_difference.has_value());
+}
+
+TEST_F(CompareModels, ANanInOneOfThemIsADifference) {
+  write(options_.b, 1, NAN, "y");
+  const CompareResult result = compare_models(options_);
+  EXPECT_EQ(result.first_difference, "y");
+  EXPECT_TRUE(nlohmann::json::parse(to_json(result).dump())["outputs"][0]["sqnr_db"].is_null());
+  write(options_.a, 1, NAN, "y");
+  EXPECT_FALSE(compare_models(options_).first_difference.has_value());
+}
+
+TEST_F(CompareModels, PairsOutputsByPlaceWhereNamesDiffer) {
+  write(options_.b, 1, 2, "other");
+  const CompareResult result = compare_models(options_);
+  ASSERT_EQ(result.outputs.size(), 1u);
+  EXPECT_EQ(result.outputs[0].name, "y");
+  EXPECT_NEAR(result.outputs[0].sqnr_db, 0, 1e-6);
+  EXPECT_EQ(result.values.size(), 2u);
+  EXPECT_EQ(result.first_difference, "y");
+}
+
+TEST_F(CompareModels, RefusesOtherOutputs) {
+  write_onnx(make_model({make_node("ReduceSum", {"x"}, {"y"})}, {}, {make_value("x", {4})}, {"y"}), options_.b);
+  EXPECT_EQ(error_of(ErrorCode::InvalidInput, [&] { compare_models(options_); }),
+            "y: the output is float32 [4] in A but float32 [1] in B");
+  write_onnx(make_model({make_node("Relu", {"x"}, {"y"})}, {}, {make_value("x", {4})}, {"y", "x"}), options_.b);
+  EXPECT_EQ(error_of(ErrorCode::InvalidInput, [&] { compare_models(options_); }),
+            options_.b.string() + ": has 2 outputs, " + options_.a.string() + " has 1");
+}
+
+}  // namespace
+}  // namespace kaon
