@@ -1,4 +1,6 @@
 // The engine beside ONNX Runtime: time of a run, and memory beyond start-up, on real models.
+#include "engine/engine.h"
+
 #include <fmt/core.h>
 #include <unistd.h>
 
@@ -10,7 +12,6 @@
 
 #include "base/error.h"
 #include "bench.h"
-#include "engine/engine.h"
 #include "engine_peer.h"
 #include "io/npy/npy.h"
 #include "io/onnx/onnx.h"
@@ -157,7 +158,8 @@ const bool kAdded = add([](Cases& cases) {
   }
   for (const Subject& subject : kSubjects) {
     for (const int64_t batch : subject.batches) {
-      const std::string name = fmt::format("memory/{}{}", subject.name, batch > 1 ? fmt::format("/batch{}", batch) : "");
+      const std::string name =
+          fmt::format("memory/{}{}", subject.name, batch > 1 ? fmt::format("/batch{}", batch) : "");
       const auto measure = [=] { return Work{.measure = [=] { return memory(subject, batch); }}; };
       cases.push_back({name, "ONNX Runtime", "MiB", 0, kThreads, measure});
     }

@@ -20,14 +20,13 @@ namespace {
 std::vector<std::string> made_values(const Graph& graph) {
   std::vector<std::string> names;
   for (const Node& node : graph.nodes) {
-    std::ranges::copy_if(node.outputs, std::back_inserter(names), [](const std::string& name) { return !name.empty(); });
+    std::ranges::copy_if(node.outputs, std::back_inserter(names),
+                         [](const std::string& name) { return !name.empty(); });
   }
   return names;
 }
 
-bool is_number(DType type) {
-  return type != DType::String && type != DType::Complex64 && type != DType::Complex128;
-}
+bool is_number(DType type) { return type != DType::String && type != DType::Complex64 && type != DType::Complex128; }
 
 /// NaN and Inf stand in the same places.
 bool same_specials(const std::vector<float>& x, const std::vector<float>& reference) {
@@ -43,8 +42,8 @@ ValueDifference compare_values(const std::string& name, const Tensor& value, con
   metrics.update(x, y);
   ValueDifference row{name, metrics.sqnr_db(), metrics.cosine(), metrics.max_abs(), false};
   const bool equal = value.type() == reference.type() && std::ranges::equal(value.bytes(), reference.bytes());
-  row.differs = !equal && ((metrics.count > 0 && metrics.sqnr_db() < kNoiseDb) ||
-                           (metrics.skipped > 0 && !same_specials(x, y)));
+  row.differs =
+      !equal && ((metrics.count > 0 && metrics.sqnr_db() < kNoiseDb) || (metrics.skipped > 0 && !same_specials(x, y)));
   return row;
 }
 

@@ -19,8 +19,8 @@ struct RunOptions {
 
 /// An output beside what the test data expect.
 struct OutputError {
-  double max_abs = 0;  ///< Inf where type, shape or the places of NaN and Inf differ
-  double max_rel = 0;  ///< largest |y - expected| / max(|expected|, 1e-12)
+  double max_abs = 0;   ///< Inf where type, shape or the places of NaN and Inf differ
+  double max_rel = 0;   ///< largest |y - expected| / max(|expected|, 1e-12)
   bool passed = false;  ///< by ONNX's own rule: |y - expected| <= 1e-7 + 1e-3 |expected|; types of 8 bits or less, and
                         ///< integers, must be equal
 };

@@ -66,8 +66,8 @@ RunInputs read_test_data(const fs::path& folder, const Graph& graph) {
   const std::vector<ValueInfo> required = graph.required_inputs();
   const std::vector<ValueInfo>& infos = given.size() == graph.inputs.size() ? graph.inputs : required;
   if (given.size() != infos.size()) {
-    fail(ErrorCode::InvalidInput, folder.string(), "holds {} files input_N.pb, but the model needs {}: {}", given.size(),
-         required.size(), describe_all(required));
+    fail(ErrorCode::InvalidInput, folder.string(), "holds {} files input_N.pb, but the model needs {}: {}",
+         given.size(), required.size(), describe_all(required));
   }
   if (inputs.expected.size() != graph.outputs.size()) {
     fail(ErrorCode::InvalidInput, folder.string(), "holds {} files output_N.pb, but the model has {} outputs",
@@ -86,8 +86,10 @@ RunInputs read_run_inputs(const fs::path& path, const Graph& graph) {
   if (path.empty()) {
     const std::vector<ValueInfo> required = graph.required_inputs();
     if (required.empty()) return {};
-    fail(ErrorCode::InvalidInput, "--input", "the model needs {}; give an .npz with arrays of these names, or a "
-         "test-data folder", describe_all(required));
+    fail(ErrorCode::InvalidInput, "--input",
+         "the model needs {}; give an .npz with arrays of these names, or a "
+         "test-data folder",
+         describe_all(required));
   }
   return fs::is_directory(path) ? read_test_data(path, graph) : read_arrays(path, graph);
 }

@@ -21,10 +21,11 @@ class RunModel : public testing::Test {
     options_.input = folder_ / "x.npz";
     options_.output = folder_ / "y.npz";
     const int64_t bfloat16 = static_cast<int64_t>(DType::BFloat16);
-    write_onnx(make_model({make_node("MatMul", {"x", "w"}, {"a"}), make_node("Relu", {"a"}, {"y"}),
-                           make_node("Cast", {"y"}, {"z"}, {{"to", bfloat16, {}}})},
-                          {make_constant("w", {2, 1}, {1, -2})}, {make_value("x", {3, 2})}, {"y", "z"}),
-               options_.model);
+    Model model = make_model({make_node("MatMul", {"x", "w"}, {"a"}), make_node("Relu", {"a"}, {"y"}),
+                              make_node("Cast", {"y"}, {"z"}, {{"to", bfloat16, {}}})},
+                             {make_constant("w", {2, 1}, {1, -2})}, {make_value("x", {3, 2})}, {"y", "z"});
+    model.graph.outputs[1] = make_value("z", {3, 1}, DType::BFloat16);
+    write_onnx(model, options_.model);
     write_npz({{"x", x_}}, options_.input);
   }
 

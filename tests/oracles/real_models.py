@@ -85,7 +85,22 @@ class Data:
             seconds = np.arange(43844) / 22050
             chord = sum(np.sin(2 * np.pi * hertz * seconds) for hertz in (220, 277.18, 329.63)) / 3
             return {name: chord.astype(np.float32)[None, :, None]}, "a chord"
-        return make_inputs(path, running), "noise"
+        feeds = make_inputs(path, running)
+        if stem.startswith("silero"):
+            # To noise the answer is a tiny probability, where ONNX Runtime's own Sigmoid is only good to 5e-5.
+            feeds.update(input=vowel(576), state=np.zeros([2, 1, 128], np.float32))
+            return feeds, "a vowel"
+        return feeds, "noise"
+
+
+def vowel(samples):
+    """The harmonics of 120 Hz through three formants, at 16 kHz."""
+    seconds = np.arange(samples) / 16000
+    formants = ((700, 110), (1220, 120), (2600, 160))
+    voice = sum(np.sin(2 * np.pi * hertz * seconds) * sum(1 / (1 + ((hertz - centre) / width) ** 2)
+                                                          for centre, width in formants)
+                for hertz in range(120, 4000, 120))
+    return (voice / np.abs(voice).max() * 0.5).astype(np.float32)[None]
 
 
 def check(holds, what):

@@ -41,26 +41,26 @@ void print_comparison(std::ostream& out, const CompareResult& result) {
 }  // namespace
 
 void register_compare(Registry<Verb>& verbs) {
-  verbs.add("compare", {.group = "Models",
-                        .summary = "run two models on the same inputs and say where they differ",
-                        .examples = {"kaon compare a.onnx b.onnx --input x.npz",
-                                     "kaon compare a.onnx b.onnx --input x.npz --json"},
-                        .declare = [](CLI::App& app) {
-                          auto options = std::make_shared<CompareOptions>();
-                          app.add_option("A", options->a, "the .onnx file that counts as right")->required();
-                          app.add_option("B", options->b, "the .onnx file that is compared with it")->required();
-                          app.add_option("--input", options->input,
-                                         "an .npz with arrays named like the models' inputs, or an ONNX test-data folder")
-                              ->type_name("X");
-                          return [options](Context& context) {
-                            const CompareResult result = compare_models(*options);
-                            for (const std::string& name : result.unused) {
-                              context.note("{}: a model does not take '{}'; it is not used there",
-                                           options->input.string(), name);
-                            }
-                            context.result(to_json(result), [&](std::ostream& out) { print_comparison(out, result); });
-                          };
-                        }});
+  verbs.add(
+      "compare",
+      {.group = "Models",
+       .summary = "run two models on the same inputs and say where they differ",
+       .examples = {"kaon compare a.onnx b.onnx --input x.npz", "kaon compare a.onnx b.onnx --input x.npz --json"},
+       .declare = [](CLI::App& app) {
+         auto options = std::make_shared<CompareOptions>();
+         app.add_option("A", options->a, "the .onnx file that counts as right")->required();
+         app.add_option("B", options->b, "the .onnx file that is compared with it")->required();
+         app.add_option("--input", options->input,
+                        "an .npz with arrays named like the models' inputs, or an ONNX test-data folder")
+             ->type_name("X");
+         return [options](Context& context) {
+           const CompareResult result = compare_models(*options);
+           for (const std::string& name : result.unused) {
+             context.note("{}: a model does not take '{}'; it is not used there", options->input.string(), name);
+           }
+           context.result(to_json(result), [&](std::ostream& out) { print_comparison(out, result); });
+         };
+       }});
 }
 
 }  // namespace kaon

@@ -55,8 +55,9 @@ void register_run(Registry<Verb>& verbs) {
                     .summary = "run a model on given inputs: outputs, time, memory",
                     .examples = {"kaon run model.onnx --input x.npz -o y.npz",
                                  "kaon run model.onnx --input x.npz -o y.npz --dump '*relu*'",
-                                 "kaon run model.onnx --input test_data_set_0", "kaon run model.onnx --repeat 20 "
-                                                                               "--input x.npz --json"},
+                                 "kaon run model.onnx --input test_data_set_0",
+                                 "kaon run model.onnx --repeat 20 "
+                                 "--input x.npz --json"},
                     .declare = [](CLI::App& app) {
                       auto options = std::make_shared<RunOptions>();
                       app.add_option("MODEL", options->model, "the .onnx file")->required();
