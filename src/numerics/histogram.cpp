@@ -126,8 +126,9 @@ class Histogram::Filler {
     const bool widens = range.min < target_.min_ || range.max > target_.max_;
     if (widens || pending_ + share > std::numeric_limits<uint16_t>::max()) flush();
     if (widens) target_.cover(range.min, range.max);
-    HWY_DYNAMIC_DISPATCH(count_bins)(values, count, std::ldexp(1.0f, -target_.exponent_),
-                                     static_cast<int32_t>(target_.first_), tables_.data(), target_.bins_);
+    HWY_DYNAMIC_DISPATCH(count_bins)
+    (values, count, std::ldexp(1.0f, -target_.exponent_), static_cast<int32_t>(target_.first_), tables_.data(),
+     target_.bins_);
     pending_ += share;
     target_.count_ += count;
   }

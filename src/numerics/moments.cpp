@@ -10,8 +10,8 @@
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "numerics/moments.cpp"
-#include "hwy/foreach_target.h"
 #include "hwy/cache_control.h"
+#include "hwy/foreach_target.h"
 #include "hwy/highway.h"
 
 #ifndef KAON_NUMERICS_MOMENTS_ONCE
@@ -312,13 +312,9 @@ double Moments::variance() const { return count == 0 ? 0 : m2 / static_cast<doub
 
 double Moments::stddev() const { return std::sqrt(variance()); }
 
-double Moments::skewness() const {
-  return m2 == 0 ? 0 : m3 / static_cast<double>(count) / (variance() * stddev());
-}
+double Moments::skewness() const { return m2 == 0 ? 0 : m3 / static_cast<double>(count) / (variance() * stddev()); }
 
-double Moments::kurtosis() const {
-  return m2 == 0 ? 0 : m4 / static_cast<double>(count) / (variance() * variance());
-}
+double Moments::kurtosis() const { return m2 == 0 ? 0 : m4 / static_cast<double>(count) / (variance() * variance()); }
 
 void ChannelMoments::update(FloatView in, std::span<const int64_t> shape, int64_t axis) {
   check_view(in, "in");

@@ -273,8 +273,8 @@ TEST(ChannelMoments, along_any_axis) {
       for (const int64_t axis : {0, 1, 2, 3, -1, -4}) check_channels({5, 7, 9, 11}, axis, with_nan);
       check_channels({1, 1}, 0, with_nan);
       check_channels({1000}, 0, with_nan);
-      check_channels({600, 33}, 1, with_nan);    // a strip of one column
-      check_channels({5000, 3}, -1, with_nan);   // rows are folded, some left over
+      check_channels({600, 33}, 1, with_nan);     // a strip of one column
+      check_channels({5000, 3}, -1, with_nan);    // rows are folded, some left over
       check_channels({1500, 4, 9}, 1, with_nan);  // short runs
       check_channels({2, 3, 64, 2}, 1, with_nan);
     }

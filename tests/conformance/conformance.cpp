@@ -6,7 +6,6 @@
 // The list has one `test_name  reason` a line. A test that fails and is not listed is an error, and so are a listed
 // test that passes and a listed name that is no test. --update rewrites the list, keeping the reasons it already has.
 #include <CLI/CLI.hpp>
-
 #include <algorithm>
 #include <cmath>
 #include <cstdio>

@@ -100,8 +100,8 @@ void register_activation(OpRegistry& ops) {
   ops.add("LeakyRelu",
           with_float("alpha", 0.01F, [](const at::Tensor& x, double alpha) { return at::leaky_relu(x, alpha); }));
   ops.add("Elu", with_float("alpha", 1.0F, [](const at::Tensor& x, double alpha) { return at::elu(x, alpha); }));
-  ops.add("Celu", with_float("alpha", 1.0F,
-                             [](const at::Tensor& x, double alpha) { return at::elu(x, alpha, 1, 1 / alpha); }));
+  ops.add("Celu",
+          with_float("alpha", 1.0F, [](const at::Tensor& x, double alpha) { return at::elu(x, alpha, 1, 1 / alpha); }));
   ops.add("ThresholdedRelu",
           with_float("alpha", 1.0F, [](const at::Tensor& x, double alpha) { return at::threshold(x, alpha, 0); }));
   ops.add("Swish", with_float("alpha", 1.0F, swish));

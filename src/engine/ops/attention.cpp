@@ -122,8 +122,8 @@ Kernel make_rotary_embedding(const OpInfo& info) {
     const at::Tensor b = interleaved ? turned.slice(3, 1, width, 2) : turned.narrow(3, width / 2, width / 2);
     const at::Tensor real = a * cosine - b * sine;
     const at::Tensor imaginary = a * sine + b * cosine;
-    const at::Tensor pairs = interleaved ? at::stack({real, imaginary}, -1).reshape(turned.sizes())
-                                         : at::cat({real, imaginary}, 3);
+    const at::Tensor pairs =
+        interleaved ? at::stack({real, imaginary}, -1).reshape(turned.sizes()) : at::cat({real, imaginary}, 3);
     const at::Tensor y = at::cat({pairs, x.narrow(3, width, x.size(3) - width)}, 3);
     call.out(0, flat ? join_heads(y) : y, call.type(0));
   };

@@ -1,4 +1,5 @@
 #include "engine/cast.h"
+
 #include "engine/op.h"
 
 namespace kaon {
@@ -23,9 +24,9 @@ DType target_type(const OpInfo& info) {
   const std::string word = info.node().get_string("to", "");
   if (word.empty()) return static_cast<DType>(info.node().get_int("to", 0));
   static const std::map<std::string, DType> kWords = {
-      {"FLOAT", DType::Float32},  {"DOUBLE", DType::Float64}, {"FLOAT16", DType::Float16}, {"BOOL", DType::Bool},
-      {"INT8", DType::Int8},      {"INT16", DType::Int16},    {"INT32", DType::Int32},     {"INT64", DType::Int64},
-      {"UINT8", DType::UInt8},    {"UINT16", DType::UInt16},  {"UINT32", DType::UInt32},   {"UINT64", DType::UInt64},
+      {"FLOAT", DType::Float32}, {"DOUBLE", DType::Float64}, {"FLOAT16", DType::Float16}, {"BOOL", DType::Bool},
+      {"INT8", DType::Int8},     {"INT16", DType::Int16},    {"INT32", DType::Int32},     {"INT64", DType::Int64},
+      {"UINT8", DType::UInt8},   {"UINT16", DType::UInt16},  {"UINT32", DType::UInt32},   {"UINT64", DType::UInt64},
       {"STRING", DType::String},
   };
   const auto found = kWords.find(word);

@@ -108,8 +108,7 @@ Kernel make_conv_transpose(const OpInfo& info) {
   const TransposeAttributes attributes{window_attributes(info.node()), info.node().get_ints("output_padding"),
                                        info.node().get_ints("output_shape"), group_count(info)};
   return [attributes](Call& call) {
-    const at::Tensor y =
-        convolve_transposed(widen(call.in(0)), widen(call.in(1)), optional_input(call, 2), attributes);
+    const at::Tensor y = convolve_transposed(widen(call.in(0)), widen(call.in(1)), optional_input(call, 2), attributes);
     call.out(0, y, call.type(0));
   };
 }
@@ -133,9 +132,8 @@ Activation fused_activation(const OpInfo& info) {
             high = param(1, std::numeric_limits<float>::max())](const at::Tensor& x) { return x.clamp(low, high); };
   }
   if (name == "HardSigmoid") {
-    return [alpha = param(0, 0.2F), beta = param(1, 0.5F)](const at::Tensor& x) {
-      return (x * alpha + beta).clamp(0, 1);
-    };
+    return
+        [alpha = param(0, 0.2F), beta = param(1, 0.5F)](const at::Tensor& x) { return (x * alpha + beta).clamp(0, 1); };
   }
   info.unsupported("activation '" + name + "'; Relu, Tanh, Sigmoid, LeakyRelu, Clip and HardSigmoid are known");
 }

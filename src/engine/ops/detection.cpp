@@ -163,8 +163,8 @@ AxisSamples sample_axis(float start, float bin, int64_t bins, int64_t per_bin, i
   std::array<std::vector<float>, 2> weight;
   for (int64_t i = 0; i < bins; ++i) {
     for (int64_t s = 0; s < per_bin; ++s) {
-      float at = start + static_cast<float>(i) * bin +
-                 (static_cast<float>(s) + 0.5F) * bin / static_cast<float>(per_bin);
+      float at =
+          start + static_cast<float>(i) * bin + (static_cast<float>(s) + 0.5F) * bin / static_cast<float>(per_bin);
       const bool outside = at < -1 || at > static_cast<float>(size);
       at = std::clamp(at, 0.0F, static_cast<float>(size - 1));
       const auto low = static_cast<int64_t>(at);
@@ -190,8 +190,8 @@ at::Tensor align_region(const at::Tensor& image, const std::vector<float>& roi, 
   const float bin_height = height / static_cast<float>(attributes.height);
   const float bin_width = width / static_cast<float>(attributes.width);
   const auto per_bin = [&](float bin) {
-    const int64_t wanted = attributes.sampling_ratio > 0 ? attributes.sampling_ratio
-                                                         : static_cast<int64_t>(std::ceil(bin));
+    const int64_t wanted =
+        attributes.sampling_ratio > 0 ? attributes.sampling_ratio : static_cast<int64_t>(std::ceil(bin));
     return std::min(wanted, image.size(1) + image.size(2));
   };
   const int64_t down = per_bin(bin_height), across = per_bin(bin_width);
@@ -204,9 +204,9 @@ at::Tensor align_region(const at::Tensor& image, const std::vector<float>& roi, 
   for (size_t corner = 0; corner < 4; ++corner) {
     const size_t r = corner / 2, c = corner % 2;
     const at::Tensor weight = rows.weight[r].unsqueeze(1) * columns.weight[c];
-    const at::Tensor part = image.index_select(1, rows.index[r].to(image.device()))
-                                .index_select(2, columns.index[c].to(image.device())) *
-                            weight.to(image.options());
+    const at::Tensor part =
+        image.index_select(1, rows.index[r].to(image.device())).index_select(2, columns.index[c].to(image.device())) *
+        weight.to(image.options());
     // Maximum mode takes the largest of the weighted neighbours, not of the interpolated samples.
     if (!sampled.defined()) {
       sampled = part;

@@ -43,9 +43,7 @@ void register_logical(OpRegistry& ops) {
   ops.add("LessOrEqual", compare(at::le));
   ops.add_simple("IsNaN", [](Call& call) { call.out(0, at::isnan(widen(call.in(0)))); });
   ops.add("IsInf", make_is_inf);
-  ops.add_simple("Where", [](Call& call) {
-    call.out(0, at::where(call.in(0), call.in(1), call.in(2)), call.type(1));
-  });
+  ops.add_simple("Where", [](Call& call) { call.out(0, at::where(call.in(0), call.in(1), call.in(2)), call.type(1)); });
 }
 
 }  // namespace kaon

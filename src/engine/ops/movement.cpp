@@ -256,9 +256,8 @@ Kernel make_depth_to_space(const OpInfo& info) {
     const at::Tensor& x = call.in(0);
     require_divisible(x, 1, block * block);
     const int64_t n = x.size(0), c = x.size(1) / (block * block), h = x.size(2), w = x.size(3);
-    const at::Tensor apart = depth_first
-                                 ? x.reshape({n, block, block, c, h, w}).permute({0, 3, 4, 1, 5, 2})
-                                 : x.reshape({n, c, block, block, h, w}).permute({0, 1, 4, 2, 5, 3});
+    const at::Tensor apart = depth_first ? x.reshape({n, block, block, c, h, w}).permute({0, 3, 4, 1, 5, 2})
+                                         : x.reshape({n, c, block, block, h, w}).permute({0, 1, 4, 2, 5, 3});
     moved(call, apart.reshape({n, c, h * block, w * block}));
   };
 }
@@ -270,9 +269,8 @@ Kernel make_space_to_depth(const OpInfo& info) {
     require_divisible(x, 2, block);
     require_divisible(x, 3, block);
     const int64_t n = x.size(0), c = x.size(1), h = x.size(2) / block, w = x.size(3) / block;
-    moved(call, x.reshape({n, c, h, block, w, block})
-                    .permute({0, 3, 5, 1, 2, 4})
-                    .reshape({n, c * block * block, h, w}));
+    moved(call,
+          x.reshape({n, c, h, block, w, block}).permute({0, 3, 5, 1, 2, 4}).reshape({n, c * block * block, h, w}));
   };
 }
 

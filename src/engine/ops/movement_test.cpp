@@ -39,8 +39,9 @@ TEST(Movement, SplitThatDoesNotCoverTheAxisFails) {
 }
 
 TEST(Movement, SliceBackwards) {
-  const Tensor y = SingleOp("Slice", 13).run({counting({5}), longs({1}, {-1}), longs({1}, {INT64_MIN}), longs({1}, {0}),
-                                              longs({1}, {-2})})[0];
+  const Tensor y =
+      SingleOp("Slice", 13)
+          .run({counting({5}), longs({1}, {-1}), longs({1}, {INT64_MIN}), longs({1}, {0}), longs({1}, {-2})})[0];
   expect_floats(y, {3}, {5, 3, 1});
 }
 

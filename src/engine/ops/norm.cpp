@@ -77,8 +77,8 @@ Normalized layer_norm(const at::Tensor& x, int64_t axis, const at::Tensor& scale
                       double epsilon) {
   const at::IntArrayRef shape = x.sizes().slice(static_cast<size_t>(wrap_axis(axis, x.dim())));
   const bool fused = scale.defined() && scale.sizes() == shape && (!bias.defined() || bias.sizes() == shape);
-  auto [y, mean, inverse] = at::native_layer_norm(x, shape, fused ? scale : at::Tensor(),
-                                                  fused ? bias : at::Tensor(), epsilon);
+  auto [y, mean, inverse] =
+      at::native_layer_norm(x, shape, fused ? scale : at::Tensor(), fused ? bias : at::Tensor(), epsilon);
   if (!fused && scale.defined()) y = y * scale;
   if (!fused && bias.defined()) y = y + bias;
   return {y, mean, inverse};
@@ -95,8 +95,7 @@ Kernel make_layer_norm(const OpInfo& info) {
   const int64_t axis = info.node().get_int("axis", -1);
   const float epsilon = info.node().get_float("epsilon", 1e-5F);
   return [axis, epsilon](Call& call) {
-    const Normalized result =
-        layer_norm(widen(call.in(0)), axis, widen(call.in(1)), optional_input(call, 2), epsilon);
+    const Normalized result = layer_norm(widen(call.in(0)), axis, widen(call.in(1)), optional_input(call, 2), epsilon);
     call.out(0, result.y, call.type(0));
     call.out(1, result.mean, DType::Float32);
     call.out(2, result.inverse_deviation, DType::Float32);
@@ -122,8 +121,8 @@ Kernel make_skip_norm(const OpInfo& info, bool simplified) {
     at::Tensor sum = widen(call.in(0)) + widen(call.in(1));
     if (call.has(bias)) sum = sum + widen(call.in(bias));
     const at::Tensor gamma = widen(call.in(2));
-    const Normalized result = simplified ? rms_norm(sum, -1, gamma, epsilon)
-                                         : layer_norm(sum, -1, gamma, optional_input(call, 3), epsilon);
+    const Normalized result =
+        simplified ? rms_norm(sum, -1, gamma, epsilon) : layer_norm(sum, -1, gamma, optional_input(call, 3), epsilon);
     call.out(0, result.y, call.type(0));
     if (!simplified) call.out(1, result.mean, DType::Float32);
     call.out(2, result.inverse_deviation, DType::Float32);
@@ -193,9 +192,10 @@ void register_norm(OpRegistry& ops) {
     ops.add("LayerNormalization", make_layer_norm, domain);
     ops.add("SimplifiedLayerNormalization", make_rms_norm, domain);
   }
-  ops.add("SkipLayerNormalization", [](const OpInfo& info) { return make_skip_norm(info, false); }, kMicrosoft);
-  ops.add("SkipSimplifiedLayerNormalization", [](const OpInfo& info) { return make_skip_norm(info, true); },
-          kMicrosoft);
+  ops.add(
+      "SkipLayerNormalization", [](const OpInfo& info) { return make_skip_norm(info, false); }, kMicrosoft);
+  ops.add(
+      "SkipSimplifiedLayerNormalization", [](const OpInfo& info) { return make_skip_norm(info, true); }, kMicrosoft);
 }
 
 }  // namespace kaon

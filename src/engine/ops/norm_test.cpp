@@ -16,8 +16,8 @@ TEST(Norm, GroupNormalizationScalesByGroupThenByChannel) {
 
 TEST(Norm, RmsNormalization) {
   expect_floats(
-      SingleOp("RMSNormalization", 23).real("epsilon", 0.5F).run({counting({2, 3}), floats({3}, {1, 2, 3})})[0],
-      {2, 3}, {0.439941F, 1.75977F, 3.95947F, 0.781962F, 1.95491F, 3.51883F});
+      SingleOp("RMSNormalization", 23).real("epsilon", 0.5F).run({counting({2, 3}), floats({3}, {1, 2, 3})})[0], {2, 3},
+      {0.439941F, 1.75977F, 3.95947F, 0.781962F, 1.95491F, 3.51883F});
 }
 
 TEST(Norm, LayerNormalizationGivesItsStatistics) {

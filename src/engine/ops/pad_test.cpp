@@ -5,8 +5,7 @@ namespace {
 
 TEST(Pad, WrapsAndReflectsGivenAxes) {
   const std::vector<Tensor> inputs{counting({2, 3}), longs({2}, {2, 1}), {}, longs({1}, {-1})};
-  expect_floats(SingleOp("Pad", 19).text("mode", "wrap").run(inputs)[0], {2, 6},
-                {2, 3, 1, 2, 3, 1, 5, 6, 4, 5, 6, 4});
+  expect_floats(SingleOp("Pad", 19).text("mode", "wrap").run(inputs)[0], {2, 6}, {2, 3, 1, 2, 3, 1, 5, 6, 4, 5, 6, 4});
   expect_floats(SingleOp("Pad", 18).text("mode", "reflect").run(inputs)[0], {2, 6},
                 {3, 2, 1, 2, 3, 2, 6, 5, 4, 5, 6, 5});
 }

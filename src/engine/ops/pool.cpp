@@ -55,8 +55,7 @@ at::Tensor whole_index(const at::Tensor& in_image, const SlidingWindow& window, 
                        at::IntArrayRef end, bool column_major) {
   at::Tensor rest = in_image;
   at::Tensor index = at::zeros_like(in_image);
-  const int64_t area =
-      std::accumulate(window.input.begin(), window.input.end(), int64_t{1}, std::multiplies<>());
+  const int64_t area = std::accumulate(window.input.begin(), window.input.end(), int64_t{1}, std::multiplies<>());
   int64_t stride = column_major ? area : 1;
   for (size_t i = window.rank(); i-- > 0;) {
     const int64_t padded = window.input[i] + begin[i] + end[i];

@@ -9,9 +9,7 @@ namespace {
 using Axes = std::vector<int64_t>;
 using Reduction = at::Tensor (*)(const at::Tensor&, const Axes&, bool keep);
 
-at::Tensor total(const at::Tensor& x, const Axes& axes, bool keep) {
-  return at::sum(x, axes, keep, x.scalar_type());
-}
+at::Tensor total(const at::Tensor& x, const Axes& axes, bool keep) { return at::sum(x, axes, keep, x.scalar_type()); }
 
 at::Tensor mean(const at::Tensor& x, const Axes& axes, bool keep) {
   return at::isFloatingType(x.scalar_type()) ? at::mean(x, axes, keep) : at::mean(x.to(at::kDouble), axes, keep);
@@ -42,9 +40,7 @@ at::Tensor extreme(const at::Tensor& x, const Axes& axes, bool keep, bool larges
 at::Tensor largest_of(const at::Tensor& x, const Axes& axes, bool keep) { return extreme(x, axes, keep, true); }
 at::Tensor smallest_of(const at::Tensor& x, const Axes& axes, bool keep) { return extreme(x, axes, keep, false); }
 
-at::Tensor as_float(const at::Tensor& x) {
-  return at::isFloatingType(x.scalar_type()) ? x : x.to(at::kDouble);
-}
+at::Tensor as_float(const at::Tensor& x) { return at::isFloatingType(x.scalar_type()) ? x : x.to(at::kDouble); }
 
 at::Tensor l1(const at::Tensor& x, const Axes& axes, bool keep) { return total(at::abs(x), axes, keep); }
 at::Tensor sum_square(const at::Tensor& x, const Axes& axes, bool keep) { return total(x * x, axes, keep); }

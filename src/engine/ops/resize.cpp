@@ -171,8 +171,7 @@ bool repeats_evenly(const std::vector<int64_t>& index, int64_t input) {
   return true;
 }
 
-at::Tensor pick_nearest(const at::Tensor& x, const std::vector<ResizedAxis>& axes,
-                        const ResizeAttributes& attributes) {
+at::Tensor pick_nearest(const at::Tensor& x, const std::vector<ResizedAxis>& axes, const ResizeAttributes& attributes) {
   const int64_t first = axes.front().axis, last = axes.back().axis;
   std::vector<std::vector<int64_t>> picks(static_cast<size_t>(x.dim()));
   for (const ResizedAxis& axis : axes) picks[static_cast<size_t>(axis.axis)] = nearest_index(axis, attributes);
@@ -304,9 +303,8 @@ void apply_sizes(std::vector<ResizedAxis>& axes, const std::vector<int64_t>& siz
   }
   if (policy == AspectRatio::Stretch || axes.empty()) return;
   const auto by_scale = [](const ResizedAxis& a, const ResizedAxis& b) { return a.scale < b.scale; };
-  const float scale = policy == AspectRatio::NotLarger
-                          ? std::min_element(axes.begin(), axes.end(), by_scale)->scale
-                          : std::max_element(axes.begin(), axes.end(), by_scale)->scale;
+  const float scale = policy == AspectRatio::NotLarger ? std::min_element(axes.begin(), axes.end(), by_scale)->scale
+                                                       : std::max_element(axes.begin(), axes.end(), by_scale)->scale;
   for (ResizedAxis& axis : axes) {
     axis.scale = scale;
     axis.output = static_cast<int64_t>(std::floor(scale * static_cast<float>(axis.input) + 0.5F));

@@ -20,8 +20,8 @@ TEST(Resize, KeepsAspectRatio) {
   EXPECT_EQ(larger.run(inputs)[0].shape(), (Shape{2, 4}));
   SingleOp smaller("Resize", 18);
   smaller.text("keep_aspect_ratio_policy", "not_smaller").ints("axes", {0, 1});
-  expect_floats(smaller.run(inputs)[0], {4, 8}, {1, 1, 2, 2, 3, 3, 4, 4, 1, 1, 2, 2, 3, 3, 4, 4,
-                                                 5, 5, 6, 6, 7, 7, 8, 8, 5, 5, 6, 6, 7, 7, 8, 8});
+  expect_floats(smaller.run(inputs)[0], {4, 8},
+                {1, 1, 2, 2, 3, 3, 4, 4, 1, 1, 2, 2, 3, 3, 4, 4, 5, 5, 6, 6, 7, 7, 8, 8, 5, 5, 6, 6, 7, 7, 8, 8});
 }
 
 TEST(Resize, HalfPixelSymmetricStaysCentered) {
@@ -53,9 +53,8 @@ TEST(GridSample, Volume) {
 }
 
 TEST(AffineGrid, Plane) {
-  expect_floats(
-      SingleOp("AffineGrid", 20).run({floats({1, 2, 3}, {1, 0, 0.5F, 0, 2, 0}), longs({4}, {1, 1, 2, 2})})[0],
-      {1, 2, 2, 2}, {0, -1, 1, -1, 0, 1, 1, 1});
+  expect_floats(SingleOp("AffineGrid", 20).run({floats({1, 2, 3}, {1, 0, 0.5F, 0, 2, 0}), longs({4}, {1, 1, 2, 2})})[0],
+                {1, 2, 2, 2}, {0, -1, 1, -1, 0, 1, 1, 1});
 }
 
 }  // namespace

@@ -18,8 +18,8 @@ inline constexpr int64_t kInlineLimit = 1'900'000'000;
 /// Reads a model. External data is mapped, and must lie inside the model's folder; tensors keep the mapping alive.
 /// The nodes are brought into order where the file has them out of order, and the graph is verified. Whatever the file
 /// says beyond Model's fields is kept in the `extra` members, as serialized protobuf, and written again.
-/// Throws CorruptFile, Unsupported, InvalidInput or Io. `file_bytes`, where given, gets the size of the file and of those
-/// with its external data.
+/// Throws CorruptFile, Unsupported, InvalidInput or Io. `file_bytes`, where given, gets the size of the file and of
+/// those with its external data.
 Model read_onnx(const std::filesystem::path& path, int64_t* file_bytes = nullptr);
 /// The same from memory. External data is looked for in `folder`; with none given, a model that has some is refused.
 Model read_onnx(std::span<const std::byte> bytes, const std::filesystem::path& folder = {});
