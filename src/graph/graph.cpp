@@ -26,12 +26,12 @@ float Node::get_float(std::string_view attribute, float otherwise) const {
 
 std::string Node::get_string(std::string_view attribute, std::string otherwise) const {
   const auto* value = get_if<std::string>(attribute);
-  return value == nullptr ? otherwise : *value;
+  return value == nullptr ? std::move(otherwise) : *value;
 }
 
 std::vector<int64_t> Node::get_ints(std::string_view attribute, std::vector<int64_t> otherwise) const {
   const auto* value = get_if<std::vector<int64_t>>(attribute);
-  return value == nullptr ? otherwise : *value;
+  return value == nullptr ? std::move(otherwise) : *value;
 }
 
 void Node::set(std::string attribute, AttributeValue value) {

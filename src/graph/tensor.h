@@ -29,10 +29,10 @@ class Tensor {
   /// Copies `bytes`; throws InvalidInput when their number does not fit type and shape.
   static Tensor copy_bytes(DType type, Shape shape, std::span<const std::byte> bytes);
   template <typename T>
-  static Tensor of(Shape shape, std::span<const T> values);
+  static Tensor of(const Shape& shape, std::span<const T> values);
   template <typename T>
-  static Tensor of(Shape shape, const std::vector<T>& values) {
-    return of<T>(std::move(shape), std::span<const T>(values));
+  static Tensor of(const Shape& shape, const std::vector<T>& values) {
+    return of<T>(shape, std::span<const T>(values));
   }
   template <typename T>
   static Tensor scalar(T value) {
@@ -122,8 +122,8 @@ constexpr DType dtype_of<bool>() {
 void require_type(const Tensor& tensor, DType wanted);
 
 template <typename T>
-Tensor Tensor::of(Shape shape, std::span<const T> values) {
-  return copy_bytes(dtype_of<T>(), std::move(shape), std::as_bytes(values));
+Tensor Tensor::of(const Shape& shape, std::span<const T> values) {
+  return copy_bytes(dtype_of<T>(), shape, std::as_bytes(values));
 }
 
 template <typename T>
