@@ -117,7 +117,7 @@ Uses::Uses(const Graph& graph) {
       if (!output.empty()) producers_.emplace(output, index);
     }
   }
-  for (const ValueInfo& output : graph.outputs) outputs_.emplace(output.name, true);
+  for (const ValueInfo& output : graph.outputs) outputs_.insert(output.name);
 }
 
 int64_t Uses::producer(std::string_view value) const {

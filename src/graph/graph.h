@@ -3,6 +3,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <string_view>
 #include <unordered_set>
@@ -137,7 +138,7 @@ class Uses {
  private:
   std::map<std::string, int64_t, std::less<>> producers_;
   std::map<std::string, std::vector<int64_t>, std::less<>> consumers_;
-  std::map<std::string, bool, std::less<>> outputs_;
+  std::set<std::string, std::less<>> outputs_;
 };
 
 /// Makes value names that are new to a graph and to every graph inside it.

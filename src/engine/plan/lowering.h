@@ -19,7 +19,7 @@ namespace kaon {
 /// Weights in the layouts that oneDNN asked for, shared by all plans of a program.
 class PackedWeights {
  public:
-  /// `tensor` must stay alive as long as this does, so that its address stands for it.
+  /// Keeps `tensor` alive, so that its address stands for it.
   dnnl::memory pack(const at::Tensor& tensor, const Desc& from, const Desc& to);
 
  private:
