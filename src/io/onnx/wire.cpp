@@ -114,7 +114,8 @@ class Walker {
     const uint64_t tag = varint(at, end, place);
     const uint64_t number = tag >> 3;
     if (number == 0 || number >= (uint64_t{1} << 29)) {
-      fail(ErrorCode::CorruptFile, describe(place, begin), "not a protobuf field: its number is {}", number);
+      fail(ErrorCode::CorruptFile, describe(place, begin),
+           "no protobuf field, its number is {}: this is no ONNX file, or a damaged one", number);
     }
     uint64_t length = 0;
     switch (tag & 7) {
@@ -123,7 +124,8 @@ class Walker {
       case 2: length = varint(at, end, place); break;
       case 5: length = 4; break;
       default:
-        fail(ErrorCode::CorruptFile, describe(place, begin), "field {} has the unused wire type {}", number, tag & 7);
+        fail(ErrorCode::CorruptFile, describe(place, begin),
+             "field {} has the unused wire type {}: this is no ONNX file, or a damaged one", number, tag & 7);
     }
     if (length > end - at) {
       fail(ErrorCode::CorruptFile, describe(place, begin),
