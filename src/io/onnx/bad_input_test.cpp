@@ -52,7 +52,7 @@ TEST(BadInput, OtherFiles) {
   EXPECT_SAYS(error_of(std::string("version https://git-lfs.github.com/spec/v1")), "Git LFS pointer");
   EXPECT_SAYS(error_of(std::string("\x40\0\0\0\0\0\0\0{\"weight\"", 18)), "safetensors");
   EXPECT_SAYS(error_of(std::string("ir_version: 8\n")), "text form");
-  EXPECT_SAYS(error_of(std::string(1000, '\0')), "not a protobuf field");
+  EXPECT_SAYS(error_of(std::string(1000, '\0')), "this is no ONNX file");
   EXPECT_SAYS(error_of(std::string(1000, '\xFF')), "a number longer than ten bytes");
   EXPECT_SAYS(error_of(std::string("\x08\x08")), "it has no graph");
   EXPECT_SAYS(error_of([] { read_onnx("/nowhere/m.onnx"); }), "/nowhere/m.onnx: cannot open");
