@@ -32,12 +32,8 @@ std::vector<at::Tensor> GradModel::forward(const std::map<std::string, at::Tenso
       fail(ErrorCode::InvalidInput, program_->value_names()[static_cast<size_t>(id)], "the model needs this input");
     }
   }
-  for (size_t i = 0; i < program_->steps().size(); ++i) {
-    program_->run_step(i, table);
-    for (const int32_t id : program_->steps()[i].dead) table[static_cast<size_t>(id)] = {};
-  }
   std::vector<at::Tensor> outputs;
-  for (const int32_t id : program_->outputs()) outputs.push_back(table[static_cast<size_t>(id)].tensor);
+  for (Value& output : program_->run_table(std::move(table))) outputs.push_back(std::move(output.tensor));
   return outputs;
 }
 

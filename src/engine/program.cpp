@@ -64,6 +64,10 @@ std::vector<Value> Program::run(std::vector<Value> inputs) const {
   for (size_t i = 0; i < inputs.size() && i < inputs_.size(); ++i) {
     if (inputs[i].defined()) table[static_cast<size_t>(inputs_[i])] = std::move(inputs[i]);
   }
+  return run_table(std::move(table));
+}
+
+std::vector<Value> Program::run_table(std::vector<Value> table) const {
   for (size_t i = 0; i < steps_.size(); ++i) {
     run_step(i, table);
     for (const int32_t id : steps_[i].dead) table[static_cast<size_t>(id)] = {};

@@ -43,8 +43,15 @@ class Program {
     return constants_[static_cast<size_t>(constant_index_[static_cast<size_t>(value)])].second;
   }
 
-  /// Runs all steps on a table of values, freeing each at its last use, and gives the outputs.
+  /// Whether `value` is the initializer of this name itself: an input that the caller left at its default.
+  bool is_default(int32_t id, const Value& value) const {
+    return is_constant(id) && value.tensor.is_same(constant(id).tensor);
+  }
+
+  /// Runs all steps on the graph's inputs and captures.
   std::vector<Value> run(std::vector<Value> inputs) const;
+  /// Runs all steps on a table of values, freeing each at its last use, and gives the outputs.
+  std::vector<Value> run_table(std::vector<Value> table) const;
   /// A table with the constants in place.
   std::vector<Value> new_table() const;
   /// Runs one step; kernel failures come back as kaon::Error naming the node. `edit`, where given, may change what the

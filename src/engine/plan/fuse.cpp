@@ -7,6 +7,13 @@
 
 namespace kaon {
 
+std::set<int32_t> PlanOp::reads() const {
+  std::set<int32_t> values(inputs.begin(), inputs.end());
+  for (const PostOp& one : post) values.insert(one.operand);
+  values.erase(-1);
+  return values;
+}
+
 int32_t PlanGraph::add_value(ValueFacts facts) {
   values.push_back(std::move(facts));
   is_output.push_back(false);

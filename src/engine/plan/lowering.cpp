@@ -31,11 +31,7 @@ Lowering::Lowering(const Program& program, PlanGraph graph, PackedWeights& packe
 
 Lowered Lowering::run() {
   for (const PlanOp& op : graph_.ops) {
-    std::set<int32_t> reads(op.inputs.begin(), op.inputs.end());
-    for (const PostOp& post : op.post) reads.insert(post.operand);
-    for (const int32_t id : reads) {
-      if (id >= 0) ++state(id).reads_left;
-    }
+    for (const int32_t id : op.reads()) ++state(id).reads_left;
   }
   for (const int32_t id : graph_.outputs) ++state(id).reads_left;
 
@@ -51,11 +47,7 @@ Lowered Lowering::run() {
   }
   for (const PlanOp& op : graph_.ops) {
     lower(op);
-    std::set<int32_t> reads(op.inputs.begin(), op.inputs.end());
-    for (const PostOp& post : op.post) reads.insert(post.operand);
-    for (const int32_t id : reads) {
-      if (id >= 0) --state(id).reads_left;
-    }
+    for (const int32_t id : op.reads()) --state(id).reads_left;
   }
   for (const int32_t id : graph_.outputs) {
     const int32_t slot = request_plain(id);

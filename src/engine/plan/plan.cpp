@@ -229,7 +229,7 @@ Plans::Entry& Plans::entry(const std::vector<Value>& table, const Hooks& hooks) 
   for (const int32_t id : program_->inputs()) {
     const Value& value = table[static_cast<size_t>(id)];
     if (!value.defined()) continue;
-    const bool is_default = program_->is_constant(id) && value.tensor.is_same(program_->constant(id).tensor);
+    const bool is_default = program_->is_default(id, value);
     key +=
         is_default ? "=" : fmt::format("{}{}", static_cast<int32_t>(value.type), kaon::to_string(value.tensor.sizes()));
   }
@@ -248,7 +248,7 @@ std::vector<Value> Plans::run_slices(const std::vector<Value>& table, int64_t sl
     std::vector<Value> part = table;
     for (const int32_t id : program_->inputs()) {
       Value& value = part[static_cast<size_t>(id)];
-      const bool is_default = program_->is_constant(id) && value.tensor.is_same(program_->constant(id).tensor);
+      const bool is_default = program_->is_default(id, value);
       if (value.defined() && !is_default) value.tensor = value.tensor.narrow(0, begin, count);
     }
     const std::vector<Value> results = entry(part, {}).plan->run(inputs_of(part));

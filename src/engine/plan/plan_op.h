@@ -1,6 +1,7 @@
 #pragma once
 #include <dnnl.hpp>
 #include <optional>
+#include <set>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -32,6 +33,8 @@ struct PlanOp {
   int32_t fold_scale = -1;
   int32_t fold_shift = -1;
 
+  /// The values it reads, operands of post-ops included, each once.
+  std::set<int32_t> reads() const;
   bool is(std::string_view op) const { return node != nullptr && node->domain.empty() && node->op == op; }
 };
 

@@ -80,7 +80,7 @@ Trace trace_program(const Program& program, std::vector<Value> table, const Hook
   for (size_t id = 0; id < table.size(); ++id) {
     // An input with a default that the caller left alone is a constant too.
     const auto value = static_cast<int32_t>(id);
-    const bool default_kept = program.is_constant(value) && table[id].tensor.is_same(program.constant(value).tensor);
+    const bool default_kept = program.is_default(value, table[id]);
     note(value, !given[id] || default_kept);
   }
 
