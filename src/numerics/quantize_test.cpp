@@ -9,6 +9,7 @@
 
 #include "base/error.h"
 #include "base/parallel.h"
+#include "numerics/bad_parameter_test.h"
 #include "numerics/half.h"
 #include "numerics/reference.h"
 
@@ -277,18 +278,6 @@ TEST(Pack, LayoutIsOnnx) {
   EXPECT_EQ(packed("uint2", {1, 2, 3, 0, 3}), (std::vector<int>{0b00111001, 0b11}));
   EXPECT_EQ(packed("int3", {1, 2, 3, -1}), (std::vector<int>{0b11010001, 0b1110}));
   EXPECT_EQ(packed("fp6_e3m2", {0x3f, 0x01, 0x20, 0x15}), (std::vector<int>{0x7f, 0x00, 0x56}));
-}
-
-/// Runs `call` and returns where() of the InvalidInput it throws.
-template <class Call>
-std::string parameter_at_fault(const Call& call) {
-  try {
-    call();
-  } catch (const Error& error) {
-    EXPECT_EQ(error.code(), ErrorCode::InvalidInput);
-    return error.where();
-  }
-  return "nothing thrown";
 }
 
 TEST(Quantize, BadParametersAreNamed) {

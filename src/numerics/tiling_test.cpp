@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "base/error.h"
+#include "numerics/bad_parameter_test.h"
 #include "numerics/check.h"
 #include "numerics/reference.h"
 
@@ -10,18 +11,6 @@ namespace kaon {
 namespace {
 
 using Sizes = std::vector<int64_t>;
-
-/// Runs `call` and returns where() of the InvalidInput it throws.
-template <class Call>
-std::string parameter_at_fault(const Call& call) {
-  try {
-    call();
-  } catch (const Error& error) {
-    EXPECT_EQ(error.code(), ErrorCode::InvalidInput);
-    return error.where();
-  }
-  return "nothing thrown";
-}
 
 TEST(Tiling, Factories) {
   const Sizes shape = {4, 6, 5};
