@@ -14,4 +14,10 @@ std::string describe(const ValueInfo& info) {
   return fmt::format("{} [{}]", type, fmt::join(dims, ", "));
 }
 
+std::string describe(const std::vector<ValueInfo>& infos) {
+  std::vector<std::string> words;
+  for (const ValueInfo& info : infos) words.push_back(fmt::format("'{}': {}", info.name, describe(info)));
+  return fmt::format("{}", fmt::join(words, ", "));
+}
+
 }  // namespace kaon

@@ -146,22 +146,15 @@ std::optional<Layer> find_layer(const Graph& graph, int64_t index, const Uses& u
   return std::nullopt;
 }
 
-/// See "Names" in the command's documentation: the weight's name, else the node's, else the output's.
-std::string plain_name(const Layer& layer, const Node& node, const Constants& constants) {
+/// The weight's name without ".weight", else the node's.
+std::string layer_name(const Layer& layer, const Node& node, const Constants& constants) {
   constexpr std::string_view kSuffix = ".weight";
   for (const std::string_view value : {std::string_view(layer.weight), constants.find(layer.weight)->root}) {
     if (value.size() > kSuffix.size() && value.ends_with(kSuffix)) {
       return std::string(value.substr(0, value.size() - kSuffix.size()));
     }
   }
-  std::string_view name = node.name;
-  if (name.starts_with('/')) name.remove_prefix(1);
-  const std::string op = "/" + node.op;
-  if (name.size() > op.size() && name.ends_with(op)) name.remove_suffix(op.size());
-  if (name.empty()) return node.outputs[0];
-  std::string dotted(name);
-  std::replace(dotted.begin(), dotted.end(), '/', '.');
-  return dotted;
+  return plain_name(node);
 }
 
 }  // namespace
@@ -194,13 +187,24 @@ std::vector<Slot> Layer::slots() const {
   return present;
 }
 
+std::string plain_name(const Node& node) {
+  std::string_view name = node.name;
+  if (name.starts_with('/')) name.remove_prefix(1);
+  const std::string op = "/" + node.op;
+  if (name.size() > op.size() && name.ends_with(op)) name.remove_suffix(op.size());
+  if (name.empty()) return node.outputs.empty() ? node.op : node.outputs[0];
+  std::string dotted(name);
+  std::replace(dotted.begin(), dotted.end(), '/', '.');
+  return dotted;
+}
+
 std::vector<Layer> layers(const Graph& graph) {
   const Uses uses(graph);
   const Constants constants(graph, uses);
   std::vector<Layer> found;
   for (int64_t i = 0; i < std::ssize(graph.nodes); ++i) {
     if (std::optional<Layer> layer = find_layer(graph, i, uses, constants)) {
-      layer->name = plain_name(*layer, graph.nodes[static_cast<size_t>(i)], constants);
+      layer->name = layer_name(*layer, graph.nodes[static_cast<size_t>(i)], constants);
       found.push_back(std::move(*layer));
     }
   }

@@ -32,6 +32,9 @@ struct Layer {
   const std::string& value(Slot slot) const;
 };
 
+/// A node as a user knows it: its name without the leading "/" and the trailing "/Op", "/" as "."; else its output's.
+std::string plain_name(const Node& node);
+
 /// The layers of `graph` in the order of its nodes; those inside subgraphs are not among them. A weight counts as
 /// constant when it is an initializer or a Constant, or comes from one through Identity, Cast, Transpose or
 /// DequantizeLinear.

@@ -1,6 +1,7 @@
 #pragma once
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <span>
 #include <string>
@@ -67,6 +68,9 @@ class Tensor {
   const std::byte* data_ = nullptr;
   std::shared_ptr<const std::vector<std::string>> strings_;
 };
+
+/// Values by name.
+using TensorMap = std::map<std::string, Tensor>;
 
 /// Bytes that `count` elements take, sub-byte types dense.
 int64_t stored_bytes(DType type, int64_t count);

@@ -1,0 +1,10 @@
+#include "base/progress.h"
+
+namespace kaon {
+
+Progress& no_progress() {
+  static Progress silent;
+  return silent;
+}
+
+}  // namespace kaon
