@@ -7,20 +7,13 @@
 #include "base/error.h"
 #include "graph/describe.h"
 #include "io/npy/npy.h"
-#include "io/onnx/onnx.h"
+#include "io/onnx/test_data.h"
 
 namespace kaon {
 
 namespace fs = std::filesystem;
 
 namespace {
-
-/// "x: float32 [1, 3], mask: bool [1]"
-std::string describe_all(const std::vector<ValueInfo>& infos) {
-  std::vector<std::string> words;
-  for (const ValueInfo& info : infos) words.push_back(fmt::format("'{}': {}", info.name, describe(info)));
-  return fmt::format("{}", fmt::join(words, ", "));
-}
 
 RunInputs read_arrays(const fs::path& path, const Graph& graph) {
   RunInputs inputs;
@@ -38,36 +31,20 @@ RunInputs read_arrays(const fs::path& path, const Graph& graph) {
   for (const ValueInfo& info : required) {
     if (inputs.values.contains(info.name)) continue;
     fail(ErrorCode::InvalidInput, path.string(), "holds {}, but the model needs {}",
-         names.empty() ? "no arrays" : fmt::format("{}", fmt::join(names, ", ")), describe_all(required));
+         names.empty() ? "no arrays" : fmt::format("{}", fmt::join(names, ", ")), describe(required));
   }
   return inputs;
 }
 
-/// The tensors stem_0.pb, stem_1.pb … of a folder.
-std::vector<Tensor> read_numbered(const fs::path& folder, const std::string& stem) {
-  std::vector<Tensor> tensors;
-  for (;;) {
-    const fs::path file = folder / fmt::format("{}_{}.pb", stem, tensors.size());
-    if (!fs::exists(file)) return tensors;
-    tensors.push_back(read_tensor_proto(file));
-  }
-}
-
-/// Some test data hold bfloat16 as bare uint16.
-Tensor as_declared(const Tensor& tensor, const ValueInfo& info) {
-  const bool bare = info.type == DType::BFloat16 && tensor.type() == DType::UInt16;
-  return bare ? Tensor::copy_bytes(info.type, tensor.shape(), tensor.bytes()) : tensor;
-}
-
 RunInputs read_test_data(const fs::path& folder, const Graph& graph) {
-  const std::vector<Tensor> given = read_numbered(folder, "input");
+  const std::vector<Tensor> given = read_test_tensors(folder, "input");
   RunInputs inputs;
-  inputs.expected = read_numbered(folder, "output");
+  inputs.expected = read_test_tensors(folder, "output");
   const std::vector<ValueInfo> required = graph.required_inputs();
   const std::vector<ValueInfo>& infos = given.size() == graph.inputs.size() ? graph.inputs : required;
   if (given.size() != infos.size()) {
     fail(ErrorCode::InvalidInput, folder.string(), "holds {} files input_N.pb, but the model needs {}: {}",
-         given.size(), required.size(), describe_all(required));
+         given.size(), required.size(), describe(required));
   }
   if (inputs.expected.size() != graph.outputs.size()) {
     fail(ErrorCode::InvalidInput, folder.string(), "holds {} files output_N.pb, but the model has {} outputs",
@@ -89,7 +66,7 @@ RunInputs read_run_inputs(const fs::path& path, const Graph& graph) {
     fail(ErrorCode::InvalidInput, "--input",
          "the model needs {}; give an .npz with arrays of these names, or a "
          "test-data folder",
-         describe_all(required));
+         describe(required));
   }
   return fs::is_directory(path) ? read_test_data(path, graph) : read_arrays(path, graph);
 }

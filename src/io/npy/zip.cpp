@@ -158,6 +158,7 @@ ZipMember read_member(Fields& fields, std::span<const std::byte> file) {
 }
 
 uint32_t crc_of(std::span<const std::byte> bytes, uint32_t start = 0) {
+  if (bytes.empty()) return start;  // zlib takes a null pointer for a new start
   return static_cast<uint32_t>(::crc32_z(start, reinterpret_cast<const Bytef*>(bytes.data()), bytes.size()));
 }
 
