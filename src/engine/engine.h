@@ -15,12 +15,14 @@ namespace kaon {
 class Program;
 class Plans;
 
-/// Values by name.
-using TensorMap = std::map<std::string, Tensor>;
-
 /// Sees a value; returns another of the same type and shape to be used in its place, or nothing.
 /// The tensor's bytes are on loan: they may change once the hook returns.
 using Hook = std::function<std::optional<Tensor>(const std::string& value, const Tensor& tensor)>;
+
+/// Sees the elements of a float32 value, each once, in whatever order they lie in memory, without padding. A large
+/// batch may come in several calls, one for each slice of it. Cheaper than a Hook: the value stays in the layout it
+/// has, and the batch stays in the cache. The span is on loan until the watcher returns.
+using Watcher = std::function<void(const std::string& value, std::span<const float> elements)>;
 
 /// A place in the graph to look at: a value, or only what one node reads of it.
 struct Edge {
@@ -33,13 +35,22 @@ struct Edge {
 
 class Hooks {
  public:
-  void add(Edge edge, Hook hook) { hooks_.emplace_back(std::move(edge), std::move(hook)); }
+  struct Entry {
+    Edge edge;
+    Hook hook;        ///< either this …
+    Watcher watcher;  ///< … or this
+  };
+
+  void add(Edge edge, Hook hook) { entries_.push_back({std::move(edge), std::move(hook), nullptr}); }
   void add(std::string value, Hook hook) { add(Edge{std::move(value)}, std::move(hook)); }
-  const std::vector<std::pair<Edge, Hook>>& all() const { return hooks_; }
-  bool empty() const { return hooks_.empty(); }
+  /// A run throws InvalidInput when the value is not float32.
+  void observe(Edge edge, Watcher watcher) { entries_.push_back({std::move(edge), nullptr, std::move(watcher)}); }
+  void observe(std::string value, Watcher watcher) { observe(Edge{std::move(value)}, std::move(watcher)); }
+  const std::vector<Entry>& all() const { return entries_; }
+  bool empty() const { return entries_.empty(); }
 
  private:
-  std::vector<std::pair<Edge, Hook>> hooks_;
+  std::vector<Entry> entries_;
 };
 
 /// A run in progress: stops after any node, forks cheaply (copies share tensors), goes on. Values are freed at last

@@ -3,11 +3,13 @@
 namespace kaon {
 
 HookTable::HookTable(const Program& program, const Hooks& hooks) : program_(program) {
-  for (const auto& [edge, hook] : hooks.all()) {
+  for (const Hooks::Entry& entry : hooks.all()) {
+    const Edge& edge = entry.edge;
     const int32_t id = program.find_value(edge.value);
     if (id < 0) fail(ErrorCode::InvalidInput, edge.value, "a hook is on this value, which the model does not have");
     if (edge.node < 0) {
-      on_value_[id].push_back(&hook);
+      on_value_[id].push_back(&entry);
+      if (entry.hook) replaced_.insert(id);
       continue;
     }
     const auto& steps = program.steps();
@@ -17,13 +19,19 @@ HookTable::HookTable(const Program& program, const Hooks& hooks) : program_(prog
       fail(ErrorCode::InvalidInput, edge.value, "node {} does not read this value as its input {}", edge.node,
            edge.input);
     }
-    on_edge_[{edge.node, edge.input}].push_back(&hook);
+    on_edge_[{edge.node, edge.input}].push_back(&entry);
+    if (entry.hook) replaced_edges_.insert({edge.node, edge.input});
   }
 }
 
 bool HookTable::on_edges_of(int64_t node) const {
   const auto it = on_edge_.lower_bound({node, 0});
   return it != on_edge_.end() && it->first.first == node;
+}
+
+bool HookTable::may_replace_edges_of(int64_t node) const {
+  const auto it = replaced_edges_.lower_bound({node, 0});
+  return it != replaced_edges_.end() && it->first == node;
 }
 
 void HookTable::value_made(int32_t id, Value& value) const {
@@ -37,12 +45,27 @@ void HookTable::edge_read(int64_t node, int64_t input, Value& value) const {
   apply(it->second, program_.steps()[static_cast<size_t>(node)].inputs[static_cast<size_t>(input)], value);
 }
 
-void HookTable::apply(const std::vector<const Hook*>& hooks, int32_t id, Value& value) const {
+void HookTable::apply(const std::vector<const Hooks::Entry*>& hooks, int32_t id, Value& value) const {
   if (!value.defined()) return;
   const std::string& name = program_.value_names()[static_cast<size_t>(id)];
-  for (const Hook* hook : hooks) {
-    if (const std::optional<Tensor> other = (*hook)(name, to_tensor(value))) value = to_value(*other);
+  for (const Hooks::Entry* entry : hooks) {
+    if (entry->watcher) {
+      show(entry->watcher, name, value);
+    } else if (const std::optional<Tensor> other = entry->hook(name, to_tensor(value))) {
+      value = to_value(*other);
+    }
   }
+}
+
+void check_observable(const std::string& name, DType type) {
+  if (type == DType::Float32) return;
+  fail(ErrorCode::InvalidInput, name, "only float32 values can be observed; this one is {}", name_of(type));
+}
+
+void show(const Watcher& watcher, const std::string& name, const Value& value) {
+  check_observable(name, value.type);
+  const at::Tensor flat = value.tensor.contiguous();
+  watcher(name, {flat.data_ptr<float>(), static_cast<size_t>(flat.numel())});
 }
 
 std::vector<Tensor> interpret(const Program& program, std::vector<Value> table, const Hooks& hooks) {

@@ -1,5 +1,6 @@
 #pragma once
 #include <map>
+#include <set>
 #include <utility>
 #include <vector>
 
@@ -14,19 +15,28 @@ class HookTable {
   /// Throws InvalidInput for a hook on a value or edge that the program does not have.
   HookTable(const Program& program, const Hooks& hooks);
 
-  bool on_value(int32_t id) const { return on_value_.contains(id); }
+  /// Whether a hook may put another value in the place of this one.
+  bool may_replace(int32_t id) const { return replaced_.contains(id); }
+  bool may_replace_edge(int64_t node, int64_t input) const { return replaced_edges_.contains({node, input}); }
+  bool may_replace_edges_of(int64_t node) const;
   bool on_edges_of(int64_t node) const;
-  bool on_edge(int64_t node, int64_t input) const { return on_edge_.contains({node, input}); }
   void value_made(int32_t id, Value& value) const;
   void edge_read(int64_t node, int64_t input, Value& value) const;
 
  private:
-  void apply(const std::vector<const Hook*>& hooks, int32_t id, Value& value) const;
+  void apply(const std::vector<const Hooks::Entry*>& hooks, int32_t id, Value& value) const;
 
   const Program& program_;
-  std::map<int32_t, std::vector<const Hook*>> on_value_;
-  std::map<std::pair<int64_t, int64_t>, std::vector<const Hook*>> on_edge_;
+  std::map<int32_t, std::vector<const Hooks::Entry*>> on_value_;
+  std::map<std::pair<int64_t, int64_t>, std::vector<const Hooks::Entry*>> on_edge_;
+  std::set<int32_t> replaced_;
+  std::set<std::pair<int64_t, int64_t>> replaced_edges_;
 };
+
+/// Throws InvalidInput unless `type` is float32.
+void check_observable(const std::string& name, DType type);
+/// Shows a value to a watcher.
+void show(const Watcher& watcher, const std::string& name, const Value& value);
 
 /// Runs every node with its ATen kernel, one after the other.
 std::vector<Tensor> interpret(const Program& program, std::vector<Value> table, const Hooks& hooks);

@@ -5,13 +5,7 @@
 #include <cstring>
 
 #include "base/parallel.h"
-
-// Each function is compiled for several instruction sets; the best one is chosen when the program starts.
-#if defined(__x86_64__) && !defined(__SANITIZE_THREAD__) && !defined(__SANITIZE_ADDRESS__)
-#define KAON_SIMD __attribute__((target_clones("avx512f", "avx2", "default")))
-#else
-#define KAON_SIMD
-#endif
+#include "engine/plan/simd.h"
 
 namespace kaon {
 
@@ -328,6 +322,10 @@ void HookAction::run(Runtime& runtime) {
   }
   if (in_ == out_ && shown.tensor.is_same(before.tensor)) return;
   std::memcpy(runtime.at<std::byte>(out_), shown.tensor.contiguous().data_ptr(), static_cast<size_t>(bytes_));
+}
+
+void ObserveAction::run(Runtime& runtime) {
+  show_({runtime.at<const float>(in_), static_cast<size_t>(count_)});
 }
 
 }  // namespace kaon

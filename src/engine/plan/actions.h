@@ -1,5 +1,6 @@
 #pragma once
 #include <functional>
+#include <span>
 #include <string>
 #include <unordered_map>
 #include <utility>
@@ -155,6 +156,19 @@ class HookAction : public Action {
   int32_t in_, out_;
   int64_t bytes_;
   std::string name_;
+};
+
+/// Shows a float32 value to a watcher, as it lies in memory.
+class ObserveAction : public Action {
+ public:
+  ObserveAction(std::function<void(std::span<const float>)> show, int32_t in, int64_t count)
+      : show_(std::move(show)), in_(in), count_(count) {}
+  void run(Runtime& runtime) override;
+
+ private:
+  std::function<void(std::span<const float>)> show_;
+  int32_t in_;
+  int64_t count_;
 };
 
 }  // namespace kaon

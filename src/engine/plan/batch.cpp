@@ -34,6 +34,22 @@ bool is_spatial(const std::string& op) {
   return kOps.contains(op);
 }
 
+bool is_apart(const PlanGraph& graph, const PlanOp& op, const TensorSpec& spec) {
+  const bool given = op.inputs.size() > 1 && op.inputs[1] >= 0;
+  const int64_t rank = std::ssize(graph.facts(op.inputs[0]).shape);
+  if (spec.rounding == Rounding::Stochastic) return false;  // goes by the element's place in the batch
+  if (is_cast(format(spec.format))) return true;
+  if (has_own_scales(spec)) return !format(spec.format).global_scale && wrap_axis(spec.axis, rank) >= 1;
+  switch (spec.granularity) {
+    case Granularity::PerTensor: return given;
+    case Granularity::PerChannel: return given == (wrap_axis(spec.axis, rank) >= 1);
+    case Granularity::PerGroup: return !given && wrap_axis(spec.axis, rank) >= 1;
+    case Granularity::PerToken: return !given && rank >= 2;
+    case Granularity::PerBlock: return !given && rank >= 3;
+  }
+  return false;
+}
+
 /// Whether `op` maps sample i of its batched inputs to sample i of its outputs.
 bool is_apart(const PlanGraph& graph, const PlanOp& op, const std::vector<bool>& batched, int64_t batch) {
   const Node& node = *op.node;
@@ -42,6 +58,8 @@ bool is_apart(const PlanGraph& graph, const PlanOp& op, const std::vector<bool>&
   const Shape& y = graph.facts(op.outputs[0]).shape;
   if (y.empty() || y[0] != batch || rank == 0) return false;
   const bool only_first = is_batched(op.inputs[0]) && std::none_of(op.inputs.begin() + 1, op.inputs.end(), is_batched);
+  if (op.is_fake_quantize()) return only_first && is_apart(graph, op, fake_quantize_spec(node));
+  if (!node.domain.empty()) return false;
   if (is_pointwise(node.op) || is_spatial(node.op)) return only_first;
   if (is_broadcasting(node.op)) {
     return std::all_of(op.inputs.begin(), op.inputs.end(), [&](int32_t id) {
@@ -97,8 +115,8 @@ bool keeps_samples_apart(const Program& program, const PlanGraph& graph, int64_t
     batched[static_cast<size_t>(id)] = true;
   }
   for (const PlanOp& op : graph.ops) {
-    if (op.hook >= 0 || !op.node->domain.empty() || op.outputs.size() != 1 || !is_apart(graph, op, batched, batch))
-      return false;
+    if (op.is_watcher() && batched[static_cast<size_t>(op.inputs[0])]) continue;
+    if (op.hook >= 0 || op.outputs.size() != 1 || !is_apart(graph, op, batched, batch)) return false;
     batched[static_cast<size_t>(op.outputs[0])] = true;
   }
   return std::all_of(graph.outputs.begin(), graph.outputs.end(),

@@ -55,6 +55,24 @@ std::optional<std::pair<float, float>> clip_bounds(const PlanGraph& graph, const
   return std::pair(low, high);
 }
 
+std::shared_ptr<const FlatQuantizer> flat_quantizer(const PlanGraph& graph, const PlanOp& op) {
+  if (!op.is_fake_quantize() || graph.facts(op.inputs[0]).type != DType::Float32) return nullptr;
+  const TensorSpec spec = fake_quantize_spec(*op.node);
+  const auto input = [&](size_t i) { return i < op.inputs.size() ? op.inputs[i] : -1; };
+  // Random rounding goes by an element's place in the tensor.
+  if (has_own_scales(spec) || spec.rounding == Rounding::Stochastic) return nullptr;
+  if (input(1) < 0) return is_cast(format(spec.format)) ? std::make_shared<FlatQuantizer>(spec, 1.0F, 0) : nullptr;
+  const std::optional<float> scale = graph.scalar(input(1));
+  if (!scale) return nullptr;
+  int32_t zero_point = 0;
+  if (input(2) >= 0) {
+    const ValueFacts& facts = graph.facts(input(2));
+    if (!facts.is_static || facts.type != DType::Int32 || facts.constant.tensor.numel() != 1) return nullptr;
+    zero_point = facts.constant.tensor.data_ptr<int32_t>()[0];
+  }
+  return std::make_shared<FlatQuantizer>(spec, *scale, zero_point);
+}
+
 namespace {
 
 using dnnl::algorithm;
@@ -70,6 +88,9 @@ class Fuser {
       if (graph_.facts(op.outputs[0]).type != DType::Float32) continue;
       while (absorb_next(i)) {
       }
+    }
+    for (size_t i = 0; i < graph_.ops.size(); ++i) {
+      if (!gone_[i] && graph_.ops[i].is("Add")) absorb_quantizer(i);
     }
     std::vector<PlanOp> kept;
     for (size_t i = 0; i < graph_.ops.size(); ++i) {
@@ -260,6 +281,37 @@ class Fuser {
     if (full && !facts.is_static && dynamic_operands > 0) return false;
     take(index, {reader}, output, {{next.is("Add") ? algorithm::binary_add : algorithm::binary_mul, 0, 0, operand}});
     return true;
+  }
+
+  /// Add, clips, FakeQuantize: one pass over memory.
+  void absorb_quantizer(size_t index) {
+    const PlanOp& add = graph_.ops[index];
+    const Shape& shape = graph_.facts(add.outputs[0]).shape;
+    if (add.inputs.size() != 2 || !add.post.empty() || element_count(shape) == 0) return;
+    for (const int32_t id : {add.inputs[0], add.inputs[1], add.outputs[0]}) {
+      if (graph_.facts(id).type != DType::Float32 || graph_.facts(id).shape != shape) return;
+    }
+    std::vector<PostOp> clips;
+    std::vector<size_t> taken;
+    for (int32_t value = add.outputs[0];;) {
+      const int64_t reader = only_reader(value);
+      if (reader < 0) return;
+      const PlanOp& next = graph_.ops[static_cast<size_t>(reader)];
+      if (next.inputs[0] != value || next.outputs.size() != 1) return;
+      taken.push_back(static_cast<size_t>(reader));
+      if (const auto quantizer = flat_quantizer(graph_, next)) {
+        graph_.ops[index].quantizer = quantizer;
+        for (const size_t i : taken) take(index, {i}, next.outputs[0], {});
+        graph_.ops[index].post = clips;
+        return;
+      }
+      std::optional<std::pair<float, float>> bounds;
+      if (next.is("Relu")) bounds = {0.0F, std::numeric_limits<float>::infinity()};
+      if (next.is("Clip")) bounds = clip_bounds(graph_, next);
+      if (!bounds) return;
+      clips.push_back({algorithm::eltwise_clip, bounds->first, bounds->second});
+      value = next.outputs[0];
+    }
   }
 
   /// x·alpha + beta goes into the weights of a convolution, or joins the one before it.

@@ -332,9 +332,11 @@ bool Lowering::lower_movement(const PlanOp& op) {
   }
   int32_t source = x;
   const std::vector<int32_t>* through = nullptr;
+  std::vector<std::shared_ptr<const FlatQuantizer>> quantizers;
   if (state(x).forms.empty() && state(x).pending) {
     source = state(x).pending->source;
     through = &state(x).pending->map;
+    quantizers = state(x).pending->quantizers;
   }
   const at::Tensor numbers = at::arange(1, element_count(facts(x).shape) + 1, at::kDouble).reshape(facts(x).shape);
   const Value counted{numbers, DType::Float64};
@@ -351,7 +353,7 @@ bool Lowering::lower_movement(const PlanOp& op) {
     if (op.outputs[k] < 0) continue;
     const at::Tensor flat = outputs[k].tensor.contiguous();
     const double* origin = flat.data_ptr<double>();
-    Pending pending{source, std::vector<int32_t>(static_cast<size_t>(flat.numel()))};
+    Pending pending{source, std::vector<int32_t>(static_cast<size_t>(flat.numel())), quantizers};
     for (size_t i = 0; i < pending.map.size(); ++i) {
       const auto from = static_cast<int32_t>(origin[i]) - 1;
       pending.map[i] = from < 0 || through == nullptr ? from : (*through)[static_cast<size_t>(from)];

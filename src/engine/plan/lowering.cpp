@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cstring>
 
+#include "engine/interpreter.h"
+
 namespace kaon {
 
 dnnl::memory PackedWeights::pack(const at::Tensor& tensor, const Desc& from, const Desc& to) {
@@ -21,12 +23,11 @@ dnnl::memory PackedWeights::pack(const at::Tensor& tensor, const Desc& from, con
   return packed;
 }
 
-Lowering::Lowering(const Program& program, PlanGraph graph, PackedWeights& packed,
-                   std::function<void(int32_t, int32_t, Value&)> show)
+Lowering::Lowering(const Program& program, PlanGraph graph, PackedWeights& packed, HookCalls hooks)
     : program_(program),
       graph_(std::move(graph)),
       packed_(packed),
-      show_(std::move(show)),
+      hooks_(std::move(hooks)),
       states_(graph_.values.size()) {}
 
 Lowered Lowering::run() {
@@ -91,10 +92,13 @@ const std::map<std::string, Lowering::Rule, std::less<>>& Lowering::rules() {
 }
 
 void Lowering::lower(const PlanOp& op) {
+  if (op.is_watcher()) return lower_watcher(op);
   if (op.hook >= 0) return lower_hook(op);
   for (const int32_t id : op.outputs) {
     if (id >= 0 && element_count(facts(id).shape) == 0) return lower_aten(op, op.outputs);
   }
+  if (op.quantizer) return lower_add_quantize(op);
+  if (op.is_fake_quantize() && lower_fake_quantize(op)) return;
   if (op.node->domain.empty()) {
     const auto rule = rules().find(op.node->op);
     if (rule != rules().end() && (this->*rule->second)(op)) return;
@@ -211,7 +215,7 @@ void Lowering::materialise(int32_t value, const Desc& desc) {
   const Form from = first_form(pending.source);
   const Offsets from_offsets(from.desc);
   const Offsets to_offsets(desc);
-  std::vector<int32_t> map(desc.get_size() / sizeof(float), -1);
+  std::vector<int32_t> map(static_cast<size_t>(element_capacity(desc)), -1);
   for (size_t i = 0; i < pending.map.size(); ++i) {
     const int32_t source = pending.map[i];
     map[static_cast<size_t>(to_offsets.of(static_cast<int64_t>(i)))] =
@@ -219,6 +223,7 @@ void Lowering::materialise(int32_t value, const Desc& desc) {
   }
   const int32_t slot = define(value, desc);
   emit(std::make_unique<ShuffleAction>(from.slot, slot, std::move(map)), {from.slot}, {slot});
+  for (const auto& quantizer : pending.quantizers) emit_quantize({.quantizer = quantizer}, desc, slot, slot);
 }
 
 bool Lowering::may_overwrite(int32_t slot, const PlanOp& op) const {
@@ -287,9 +292,24 @@ void Lowering::lower_hook(const PlanOp& op) {
   const auto bytes = static_cast<int64_t>(element_count(facts(value).shape) *
                                           static_cast<int64_t>(c10::elementSize(carrier(facts(value).type))));
   emit(std::make_unique<HookAction>(
-           [show = show_, hook = op.hook, id = op.hook_value](Value& shown) { show(hook, id, shown); }, in, out, bytes,
-           program_.value_names()[static_cast<size_t>(op.hook_value)]),
+           [show = hooks_.show, hook = op.hook, id = op.hook_value](Value& shown) { show(hook, id, shown); }, in, out,
+           bytes, program_.value_names()[static_cast<size_t>(op.hook_value)]),
        {in}, {out});
+}
+
+void Lowering::lower_watcher(const PlanOp& op) {
+  const int32_t value = op.inputs[0];
+  const std::string& name = program_.value_names()[static_cast<size_t>(op.hook_value)];
+  check_observable(name, facts(value).type);
+  const int64_t count = element_count(facts(value).shape);
+  const std::vector<Form>& forms = state(value).forms;
+  const auto bare = std::find_if(forms.begin(), forms.end(),
+                                 [&](const Form& form) { return element_capacity(form.desc) == count; });
+  const int32_t in = bare != forms.end() ? bare->slot : request_plain(value);
+  const auto show = [observe = hooks_.observe, hook = op.hook, id = op.hook_value](std::span<const float> elements) {
+    observe(hook, id, elements);
+  };
+  emit(std::make_unique<ObserveAction>(show, in, count), {in}, {});
 }
 
 }  // namespace kaon

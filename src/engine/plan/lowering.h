@@ -44,9 +44,12 @@ struct Lowered {
 /// leaves to the node's ATen kernel what has no better way.
 class Lowering {
  public:
-  /// `show(hook, id, value)` runs a hook on the value it is told is `id`.
-  Lowering(const Program& program, PlanGraph graph, PackedWeights& packed,
-           std::function<void(int32_t, int32_t, Value&)> show);
+  /// Each is told the hook, the value's id and its contents.
+  struct HookCalls {
+    std::function<void(int32_t, int32_t, Value&)> show;
+    std::function<void(int32_t, int32_t, std::span<const float>)> observe;
+  };
+  Lowering(const Program& program, PlanGraph graph, PackedWeights& packed, HookCalls hooks);
   Lowered run();
 
  private:
@@ -58,6 +61,8 @@ class Lowering {
   struct Pending {
     int32_t source = -1;
     std::vector<int32_t> map;
+    /// Applied in turn: they treat all elements alike and keep zeros, so they commute with the rearrangement.
+    std::vector<std::shared_ptr<const FlatQuantizer>> quantizers = {};
   };
   struct ValueState {
     std::vector<Form> forms;
@@ -113,7 +118,11 @@ class Lowering {
   bool lower_movement(const PlanOp& op);
   bool lower_gather(const PlanOp& op);
   void lower_aten(const PlanOp& op, const std::vector<int32_t>& outputs);
+  bool lower_fake_quantize(const PlanOp& op);
+  void lower_add_quantize(const PlanOp& op);
+  void emit_quantize(QuantizeAction::Steps steps, const Desc& desc, int32_t in, int32_t out);
   void lower_hook(const PlanOp& op);
+  void lower_watcher(const PlanOp& op);
 
   /// A convolution or matrix product: where its arguments come from and how oneDNN is asked for it.
   struct Product {
@@ -147,7 +156,7 @@ class Lowering {
   const Program& program_;
   PlanGraph graph_;
   PackedWeights& packed_;
-  std::function<void(int32_t, int32_t, Value&)> show_;
+  HookCalls hooks_;
   std::vector<ValueState> states_;
   std::map<int32_t, std::vector<int32_t>> holders_;  ///< root slot -> values whose bytes lie there
   Lowered out_;

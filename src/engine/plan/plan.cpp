@@ -115,24 +115,28 @@ void add_ops(PlanGraph& graph, const Program& program, const std::vector<bool>& 
   std::vector<int32_t> current(graph.values.size());  // what readers of a value get
   std::iota(current.begin(), current.end(), 0);
   size_t position = 0;
-  const auto pass_through = [&](int32_t from, int32_t hook, int32_t seen) {
-    ValueFacts facts = graph.facts(from);
-    facts.is_static = false;
-    facts.constant = {};
+  const auto show = [&](int32_t from, size_t hook, int32_t seen) {
     PlanOp op;
     op.position = position++;
-    op.hook = hook;
+    op.hook = static_cast<int32_t>(hook);
     op.hook_value = seen;
     op.inputs = {from};
-    op.outputs = {graph.add_value(std::move(facts))};
-    graph.ops.push_back(op);
-    return op.outputs[0];
+    int32_t next = from;
+    if (!hooks.all()[hook].watcher) {
+      ValueFacts facts = graph.facts(from);
+      facts.is_static = false;
+      facts.constant = {};
+      next = graph.add_value(std::move(facts));
+      op.outputs = {next};
+    }
+    graph.ops.push_back(std::move(op));
+    return next;
   };
   const auto show_value = [&](int32_t id) {
     for (size_t h = 0; h < hooks.all().size(); ++h) {
-      const Edge& edge = hooks.all()[h].first;
+      const Edge& edge = hooks.all()[h].edge;
       if (edge.node < 0 && program.find_value(edge.value) == id && graph.facts(id).type != DType::Undefined) {
-        current[static_cast<size_t>(id)] = pass_through(current[static_cast<size_t>(id)], static_cast<int32_t>(h), id);
+        current[static_cast<size_t>(id)] = show(current[static_cast<size_t>(id)], h, id);
       }
     }
   };
@@ -144,22 +148,22 @@ void add_ops(PlanGraph& graph, const Program& program, const std::vector<bool>& 
   }
   for (size_t i = 0; i < program.steps().size(); ++i) {
     const Step& step = program.steps()[i];
+    std::vector<int32_t> inputs;
+    for (size_t k = 0; k < step.inputs.size(); ++k) {
+      const int32_t id = step.inputs[k];
+      int32_t read = id < 0 || graph.facts(id).type == DType::Undefined ? -1 : current[static_cast<size_t>(id)];
+      for (size_t h = 0; h < hooks.all().size() && read >= 0; ++h) {
+        const Edge& edge = hooks.all()[h].edge;
+        if (edge.node == static_cast<int64_t>(i) && edge.input == static_cast<int64_t>(k)) read = show(read, h, id);
+      }
+      inputs.push_back(read);
+    }
     if (!step_is_static[i]) {
       PlanOp op;
       op.step = i;
       op.node = &program.graph().nodes[i];
+      op.inputs = std::move(inputs);
       op.outputs = step.outputs;
-      for (size_t k = 0; k < step.inputs.size(); ++k) {
-        const int32_t id = step.inputs[k];
-        int32_t read = id < 0 || graph.facts(id).type == DType::Undefined ? -1 : current[static_cast<size_t>(id)];
-        for (size_t h = 0; h < hooks.all().size() && read >= 0; ++h) {
-          const Edge& edge = hooks.all()[h].first;
-          if (edge.node == static_cast<int64_t>(i) && edge.input == static_cast<int64_t>(k)) {
-            read = pass_through(read, static_cast<int32_t>(h), id);
-          }
-        }
-        op.inputs.push_back(read);
-      }
       op.position = position++;
       graph.ops.push_back(std::move(op));
     }
@@ -215,31 +219,42 @@ Plans::Entry Plans::make_entry(std::vector<Value> table, const Hooks& hooks) {
     }
   }
   fuse(graph);
-  const auto show = [this](int32_t index, int32_t id, Value& value) {
-    const Hook& hook = hooks_->all()[static_cast<size_t>(index)].second;
+  Lowering::HookCalls calls;
+  calls.show = [this](int32_t index, int32_t id, Value& value) {
+    const Hook& hook = hooks_->all()[static_cast<size_t>(index)].hook;
     const std::optional<Tensor> other = hook(program_->value_names()[static_cast<size_t>(id)], to_tensor(value));
     if (other) value = to_value(*other);
   };
-  made.plan = std::make_unique<Plan>(Lowering(*program_, std::move(graph), packed_, show).run());
+  calls.observe = [this](int32_t index, int32_t id, std::span<const float> elements) {
+    hooks_->all()[static_cast<size_t>(index)].watcher(program_->value_names()[static_cast<size_t>(id)], elements);
+  };
+  made.plan = std::make_unique<Plan>(Lowering(*program_, std::move(graph), packed_, calls).run());
   return made;
 }
 
 Plans::Entry& Plans::entry(const std::vector<Value>& table, const Hooks& hooks) {
-  std::string key;
+  // Every input's type, rank and extents; then every hook's kind and place.
+  std::vector<int64_t> key;
   for (const int32_t id : program_->inputs()) {
     const Value& value = table[static_cast<size_t>(id)];
-    if (!value.defined()) continue;
-    const bool is_default = program_->is_default(id, value);
-    key +=
-        is_default ? "=" : fmt::format("{}{}", static_cast<int32_t>(value.type), kaon::to_string(value.tensor.sizes()));
+    if (!value.defined() || program_->is_default(id, value)) {
+      key.push_back(value.defined() ? -1 : -2);
+      continue;
+    }
+    key.push_back(static_cast<int64_t>(value.type));
+    key.push_back(value.tensor.dim());
+    key.insert(key.end(), value.tensor.sizes().begin(), value.tensor.sizes().end());
   }
-  for (const auto& [edge, hook] : hooks.all()) key += fmt::format("|{}@{}.{}", edge.value, edge.node, edge.input);
+  for (const Hooks::Entry& entry : hooks.all()) {
+    const Edge& edge = entry.edge;
+    key.insert(key.end(), {entry.watcher ? 1 : 0, program_->find_value(edge.value), edge.node, edge.input});
+  }
   const auto it = entries_.find(key);
   if (it != entries_.end()) return it->second;
   return entries_.emplace(key, make_entry(table, hooks)).first->second;
 }
 
-std::vector<Value> Plans::run_slices(const std::vector<Value>& table, int64_t slice) {
+std::vector<Value> Plans::run_slices(const std::vector<Value>& table, const Hooks& hooks, int64_t slice) {
   const std::vector<Value> inputs = inputs_of(table);
   const int64_t batch = inputs[0].tensor.size(0);
   std::vector<Value> outputs;
@@ -251,7 +266,7 @@ std::vector<Value> Plans::run_slices(const std::vector<Value>& table, int64_t sl
       const bool is_default = program_->is_default(id, value);
       if (value.defined() && !is_default) value.tensor = value.tensor.narrow(0, begin, count);
     }
-    const std::vector<Value> results = entry(part, {}).plan->run(inputs_of(part));
+    const std::vector<Value> results = entry(part, hooks).plan->run(inputs_of(part));
     for (size_t i = 0; i < results.size(); ++i) {
       if (outputs.size() <= i) {
         Shape shape(results[i].tensor.sizes().begin(), results[i].tensor.sizes().end());
@@ -269,7 +284,7 @@ std::vector<Tensor> Plans::run(std::vector<Value> table, const Hooks& hooks) {
   if (!found.planned) return interpret(*program_, std::move(table), hooks);
   hooks_ = &hooks;
   const std::vector<Value> outputs =
-      found.slice > 0 ? run_slices(table, found.slice) : found.plan->run(inputs_of(table));
+      found.slice > 0 ? run_slices(table, hooks, found.slice) : found.plan->run(inputs_of(table));
   std::vector<Tensor> tensors;
   for (const Value& value : outputs) tensors.push_back(to_tensor(value));
   return tensors;

@@ -43,12 +43,12 @@ class Plans {
   };
   Entry& entry(const std::vector<Value>& table, const Hooks& hooks);
   Entry make_entry(std::vector<Value> table, const Hooks& hooks);
-  std::vector<Value> run_slices(const std::vector<Value>& table, int64_t slice);
+  std::vector<Value> run_slices(const std::vector<Value>& table, const Hooks& hooks, int64_t slice);
   std::vector<Value> inputs_of(const std::vector<Value>& table) const;
 
   std::shared_ptr<const Program> program_;
   PackedWeights packed_;
-  std::map<std::string, Entry> entries_;
+  std::map<std::vector<int64_t>, Entry> entries_;  ///< see entry()
   const Hooks* hooks_ = nullptr;  ///< of the run in progress
 };
 

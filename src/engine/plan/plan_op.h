@@ -1,5 +1,6 @@
 #pragma once
 #include <dnnl.hpp>
+#include <memory>
 #include <optional>
 #include <set>
 #include <string>
@@ -7,7 +8,9 @@
 #include <utility>
 #include <vector>
 
+#include "engine/plan/flat_quantizer.h"
 #include "engine/plan/trace.h"
+#include "graph/fake_quantize.h"
 
 namespace kaon {
 
@@ -24,7 +27,7 @@ struct PlanOp {
   size_t step = 0;      ///< the program's step it takes kernel and attributes from
   size_t position = 0;  ///< when it runs: the index of the last node in it
   const Node* node = nullptr;
-  int32_t hook = -1;        ///< ≥ 0: shows inputs[0] to a hook and gives it on as outputs[0]
+  int32_t hook = -1;        ///< ≥ 0: shows inputs[0] to a hook and gives it on as outputs[0]; a watcher has none
   int32_t hook_value = -1;  ///< the value that the hook is told it sees
   std::vector<int32_t> inputs;
   std::vector<int32_t> outputs;
@@ -32,10 +35,14 @@ struct PlanOp {
   /// A batch norm folded into the weights: w·scale, b·scale + shift; value ids, -1 for none.
   int32_t fold_scale = -1;
   int32_t fold_shift = -1;
+  /// A FakeQuantize that ends an addition (and what `post` says).
+  std::shared_ptr<const FlatQuantizer> quantizer;
 
   /// The values it reads, operands of post-ops included, each once.
   std::set<int32_t> reads() const;
   bool is(std::string_view op) const { return node != nullptr && node->domain.empty() && node->op == op; }
+  bool is_fake_quantize() const { return node != nullptr && node->domain == kKaon && node->op == "FakeQuantize"; }
+  bool is_watcher() const { return hook >= 0 && outputs.empty(); }
 };
 
 /// The values and work of a plan while it is made. Fusing adds values (folded constants) behind the program's own.
@@ -55,8 +62,12 @@ struct PlanGraph {
 /// The bounds of a Clip where they are known.
 std::optional<std::pair<float, float>> clip_bounds(const PlanGraph& graph, const PlanOp& op);
 
+/// A FakeQuantize with one known scale; nullptr where `op` is something else.
+std::shared_ptr<const FlatQuantizer> flat_quantizer(const PlanGraph& graph, const PlanOp& op);
+
 /// Moves what follows a convolution or matrix product into it: bias-like and residual additions, scales, batch norms,
-/// clips and other activations, as long as nobody else reads the value between.
+/// clips and other activations, as long as nobody else reads the value between. An addition takes the clips and the
+/// FakeQuantize behind it.
 void fuse(PlanGraph& graph);
 
 }  // namespace kaon

@@ -30,6 +30,8 @@ Desc plain_desc(const Shape& shape) {
 
 Desc any_layout(const Shape& shape) { return {shape, dnnl::memory::data_type::f32, dnnl::memory::format_tag::any}; }
 
+int64_t element_capacity(const Desc& desc) { return static_cast<int64_t>(desc.get_size() / sizeof(float)); }
+
 Offsets::Offsets(const Desc& desc) {
   const dnnl_memory_desc_t& d = desc.data;
   dims_.assign(d.dims, d.dims + d.ndims);

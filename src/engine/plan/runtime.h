@@ -64,6 +64,8 @@ using Desc = dnnl::memory::desc;
 Desc plain_desc(const Shape& shape);
 /// float32 in whatever layout oneDNN likes best.
 Desc any_layout(const Shape& shape);
+/// Elements that a buffer of this layout holds, padding included.
+int64_t element_capacity(const Desc& desc);
 /// Offset in elements of the element at logical index `index` (row-major over the dims).
 class Offsets {
  public:

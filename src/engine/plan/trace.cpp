@@ -88,19 +88,19 @@ Trace trace_program(const Program& program, std::vector<Value> table, const Hook
     const Step& step = program.steps()[i];
     const Node& node = program.graph().nodes[i];
     const auto is_static = [&](int32_t id) {
-      return id < 0 || (trace.values[static_cast<size_t>(id)].is_static && !hooks.on_value(id));
+      return id < 0 || (trace.values[static_cast<size_t>(id)].is_static && !hooks.may_replace(id));
     };
     const bool only_shape = node.domain.empty() && (node.op == "Shape" || node.op == "Size");
-    const bool step_static = !is_random(node.op) && !hooks.on_edges_of(static_cast<int64_t>(i)) &&
+    const bool step_static = !is_random(node.op) && !hooks.may_replace_edges_of(static_cast<int64_t>(i)) &&
                              (only_shape || std::all_of(step.inputs.begin(), step.inputs.end(), is_static));
     if (!step_static) {
       bool unknown = shape_follows_data(node.op) || !subgraphs(node).empty();
       const auto row = shape_inputs().find(node.op);
       if (row != shape_inputs().end()) {
         for (const size_t input : row->second) {
-          unknown |=
-              input < step.inputs.size() &&
-              (!is_static(step.inputs[input]) || hooks.on_edge(static_cast<int64_t>(i), static_cast<int64_t>(input)));
+          unknown |= input < step.inputs.size() &&
+                     (!is_static(step.inputs[input]) ||
+                      hooks.may_replace_edge(static_cast<int64_t>(i), static_cast<int64_t>(input)));
         }
       }
       if (unknown) {

@@ -1,0 +1,327 @@
+// FakeQuantize and watchers in a plan: nothing is lost, nothing is copied, bits are those of numerics.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <random>
+
+#include "engine/engine.h"
+#include "engine/plan/plan_op.h"
+#include "graph/build_test.h"
+#include "graph/fake_quantize.h"
+
+namespace kaon {
+namespace {
+
+class Net {
+ public:
+  explicit Net(Shape input) : input_(std::move(input)) {}
+
+  Tensor random(const Shape& shape, float spread = 1) {
+    std::normal_distribution<float> normal(0, spread);
+    std::vector<float> values(static_cast<size_t>(element_count(shape)));
+    for (float& value : values) value = normal(generator_);
+    return Tensor::of(shape, values);
+  }
+  std::string constant(Tensor tensor) {
+    constants_.push_back({fmt::format("c{}", constants_.size()), std::move(tensor), {}, {}});
+    return constants_.back().name;
+  }
+  std::string op(std::string kind, std::vector<std::string> inputs, std::vector<Attribute> attributes = {}) {
+    const std::string output = fmt::format("v{}", nodes_.size());
+    nodes_.push_back(make_node(std::move(kind), std::move(inputs), {output}, std::move(attributes)));
+    return output;
+  }
+  /// Weights and inputs that are small whole numbers give sums that are exact in any order.
+  std::string conv(const std::string& x, int64_t in, int64_t out, int64_t kernel, int64_t group = 1) {
+    Tensor w = random({out, in / group, kernel, kernel}, 2);
+    std::vector<float> values = w.to_float();
+    for (float& value : values) value = std::round(value);
+    return op("Conv", {x, constant(Tensor::of(w.shape(), values))},
+              {{"kernel_shape", std::vector<int64_t>{kernel, kernel}, {}},
+               {"pads", std::vector<int64_t>(4, kernel / 2), {}},
+               {"group", group, {}}});
+  }
+  std::string quantize(const std::string& x, const TensorSpec& spec) {
+    return place(make_fake_quantize(spec, x, ""));
+  }
+  std::string quantize(const std::string& x, const TensorSpec& spec, float scale, int32_t zero) {
+    return place(make_fake_quantize(spec, x, "", constant(Tensor::scalar(scale)), constant(Tensor::scalar(zero))));
+  }
+  /// uint8 with a scale that is a power of two, so that whole numbers stay exact through the next sum.
+  std::string quantize(const std::string& x) {
+    return quantize(x, {.format = "uint8", .symmetric = false}, 0.5F, 100);
+  }
+
+  std::string place(Node node) {
+    node.outputs = {fmt::format("v{}", nodes_.size())};
+    nodes_.push_back(std::move(node));
+    return nodes_.back().outputs[0];
+  }
+
+  Model model(const std::vector<std::string>& outputs) const {
+    return make_model(nodes_, constants_, {make_value("x", input_)}, outputs);
+  }
+  /// The planned run gives the interpreter's bits.
+  void check(const std::vector<std::string>& outputs) {
+    Engine engine(model(outputs));
+    Tensor x = random(input_, 3);
+    std::vector<float> values = x.to_float();
+    for (float& value : values) value = std::round(value);
+    const TensorMap inputs{{"x", Tensor::of(input_, values)}};
+    Frame frame = engine.start(inputs);
+    frame.finish();
+    for (int run = 0; run < 2; ++run) {
+      const std::vector<Tensor> planned = engine.run(inputs);
+      for (size_t i = 0; i < planned.size(); ++i) {
+        ASSERT_EQ(planned[i].shape(), frame.outputs()[i].shape());
+        EXPECT_EQ(planned[i].to_float(), frame.outputs()[i].to_float()) << "output " << i << ", run " << run;
+      }
+    }
+  }
+
+ private:
+  Shape input_;
+  std::vector<Node> nodes_;
+  std::vector<Initializer> constants_;
+  std::mt19937 generator_{11};
+};
+
+TEST(FakeQuantizePlan, ResidualBlockWithOddChannels) {
+  Net net({2, 5, 9, 7});
+  const std::string x = net.quantize("x");
+  const std::string a = net.quantize(net.op("Relu", {net.conv(x, 5, 21, 3)}));
+  const std::string b = net.quantize(net.conv(a, 21, 21, 3, 21));
+  const std::string sum = net.quantize(net.op("Relu", {net.op("Add", {a, b})}));
+  net.check({net.quantize(net.conv(sum, 21, 4, 1)), sum});
+}
+
+TEST(FakeQuantizePlan, AnInputThatLivesOnIsNotOverwritten) {
+  Net net({1, 16, 6, 6});
+  const std::string a = net.conv("x", 16, 16, 3);
+  const std::string q = net.quantize(a);
+  const std::string sum = net.op("Add", {a, q});
+  net.check({net.quantize(sum), net.op("Mul", {sum, q}), net.quantize(net.op("Add", {q, q}))});
+}
+
+TEST(FakeQuantizePlan, PoolsAndMovementsStayBlocked) {
+  Net net({2, 6, 8, 8});
+  const std::string a = net.quantize(net.conv("x", 6, 24, 3));
+  const std::string pooled = net.op(
+      "MaxPool", {a}, {{"kernel_shape", std::vector<int64_t>{2, 2}, {}}, {"strides", std::vector<int64_t>{2, 2}, {}}});
+  const std::string ends = net.constant(Tensor::of<int64_t>({1}, std::vector<int64_t>{12}));
+  const std::string starts = net.constant(Tensor::of<int64_t>({1}, std::vector<int64_t>{3}));
+  const std::string axes = net.constant(Tensor::of<int64_t>({1}, std::vector<int64_t>{1}));
+  const std::string part = net.op("Slice", {net.quantize(pooled), starts, ends, axes});
+  const std::string pads = net.constant(Tensor::of<int64_t>({8}, std::vector<int64_t>{0, 1, 0, 2, 0, 0, 1, 0}));
+  const std::string padded = net.op("Pad", {net.quantize(part, {.format = "int4"}, 8, 1), pads});
+  const std::string turned = net.op("Transpose", {padded}, {{"perm", std::vector<int64_t>{0, 2, 3, 1}, {}}});
+  net.check({net.conv(padded, 10, 16, 3), turned});
+}
+
+TEST(FakeQuantizePlan, EveryGranularityAndFormat) {
+  const std::vector<TensorSpec> specs{
+      {.format = "uint8", .symmetric = false},
+      {.format = "int8"},
+      {.format = "fp8_e4m3", .granularity = Granularity::PerToken},
+      {.format = "int8", .granularity = Granularity::PerChannel, .axis = 1},
+      {.format = "uint4", .granularity = Granularity::PerGroup, .axis = -1, .group_size = 3, .symmetric = false},
+      {.format = "int8", .granularity = Granularity::PerBlock, .group_size = 4},
+      {.format = "mxfp4", .axis = -1},
+      {.format = "nvfp4", .axis = 1},
+      {.format = "float16"},
+      {.format = "bfloat16", .granularity = Granularity::PerToken},
+      {.format = "int8", .rounding = Rounding::Stochastic},
+  };
+  for (const TensorSpec& spec : specs) {
+    SCOPED_TRACE(spec.format + " " + std::string(enum_name(spec.granularity)));
+    Net net({8, 6, 64, 64});  // large enough to be run in slices where samples stay apart
+    const std::string a = net.quantize(net.conv("x", 6, 21, 3), spec);
+    const std::string order = net.op("Transpose", {a}, {{"perm", std::vector<int64_t>{0, 2, 3, 1}, {}}});
+    net.check({net.quantize(order, spec), net.op("Relu", {a})});
+  }
+}
+
+TEST(FakeQuantizePlan, GivenScalesForEachChannel) {
+  Net net({8, 3, 64, 64});
+  const TensorSpec spec{.format = "int8", .granularity = Granularity::PerChannel, .axis = 1};
+  const std::string scales = net.constant(Tensor::of<float>({3}, std::vector<float>{0.5F, 0.25F, 2}));
+  net.check({net.op("Relu", {net.place(make_fake_quantize(spec, net.conv("x", 3, 3, 1), "", scales))})});
+}
+
+TEST(FakeQuantizePlan, AScaleThatIsAnInput) {
+  Node node = make_fake_quantize({.format = "int8"}, "x", "y", "s");
+  Engine engine(make_model({node}, {}, {make_value("x", {3}), make_value("s", {})}, {"y"}));
+  const Tensor x = Tensor::of<float>({3}, std::vector<float>{1.2F, -0.3F, 1000});
+  const auto run = [&](float scale) { return engine.run({{"x", x}, {"s", Tensor::scalar(scale)}})[0].to_float(); };
+  EXPECT_EQ(run(0.5F), (std::vector<float>{1, -0.5F, 63.5F}));
+  EXPECT_EQ(run(2), (std::vector<float>{2, 0, 254}));
+}
+
+TEST(FakeQuantizePlan, KeepsWhatIsFusedBeforeIt) {
+  // x -> Conv -> Relu -> FakeQuantize -> Add (x) -> Clip -> FakeQuantize
+  const std::vector<Node> nodes{
+      make_node("Conv", {}, {}),
+      make_node("Relu", {}, {}),
+      make_fake_quantize({.format = "uint8"}, "", "", "s"),
+      make_node("Add", {}, {}),
+      make_node("Clip", {}, {}, {{"min", 0.0F, {}}, {"max", 6.0F, {}}}),
+      make_fake_quantize({.format = "uint8"}, "", "", "s"),
+  };
+  PlanGraph graph;
+  const int32_t x = graph.add_value({{1, 4, 5, 5}, DType::Float32, false, {}});
+  const int32_t w = graph.add_constant(at::ones({4, 4, 1, 1}));
+  const int32_t scale = graph.add_constant(at::full({}, 0.1));
+  int32_t value = x;
+  for (const Node& node : nodes) {
+    PlanOp op;
+    op.position = graph.ops.size();
+    op.node = &node;
+    op.inputs = {value};
+    if (node.op == "Conv") op.inputs.push_back(w);
+    if (node.op == "Add") op.inputs.push_back(x);
+    if (node.op == "FakeQuantize") op.inputs.push_back(scale);
+    value = graph.add_value(graph.facts(x));
+    op.outputs = {value};
+    graph.ops.push_back(op);
+  }
+  fuse(graph);
+  ASSERT_EQ(graph.ops.size(), 3U);
+  EXPECT_TRUE(graph.ops[0].is("Conv"));
+  EXPECT_EQ(graph.ops[0].post.size(), 1U);
+  EXPECT_TRUE(graph.ops[1].is_fake_quantize());
+  EXPECT_TRUE(graph.ops[2].is("Add"));
+  EXPECT_EQ(graph.ops[2].post.size(), 1U);
+  EXPECT_NE(graph.ops[2].quantizer, nullptr);
+  EXPECT_EQ(graph.ops[2].outputs, (std::vector<int32_t>{value}));
+}
+
+/// Every value of a net, as watchers see it and as hooks do.
+void check_observed(const Net& net, const TensorMap& inputs, const std::vector<std::string>& values,
+                    const std::string& output) {
+  Engine engine(net.model({output}));
+  std::map<std::string, std::vector<float>> wanted, seen;
+  Hooks hooks, watchers;
+  for (const std::string& value : values) {
+    hooks.add(value, [&](const std::string& name, const Tensor& tensor) -> std::optional<Tensor> {
+      wanted[name] = tensor.to_float();
+      return std::nullopt;
+    });
+    watchers.observe(value, [&](const std::string& name, std::span<const float> elements) {
+      seen[name].insert(seen[name].end(), elements.begin(), elements.end());
+    });
+  }
+  const std::vector<float> bare = engine.run(inputs)[0].to_float();
+  engine.run(inputs, hooks);
+  EXPECT_EQ(engine.run(inputs, watchers)[0].to_float(), bare);
+  ASSERT_EQ(seen.size(), values.size());
+  for (const std::string& value : values) {
+    std::sort(wanted[value].begin(), wanted[value].end());
+    std::sort(seen[value].begin(), seen[value].end());
+    EXPECT_EQ(seen[value], wanted[value]) << value;
+  }
+  // All at once may hide what one alone would lose.
+  for (const std::string& value : values) {
+    seen.clear();
+    Hooks one;
+    one.observe(value, [&](const std::string& name, std::span<const float> elements) {
+      seen[name].insert(seen[name].end(), elements.begin(), elements.end());
+    });
+    EXPECT_EQ(engine.run(inputs, one)[0].to_float(), bare) << value;
+    EXPECT_EQ(seen[value].size(), wanted[value].size()) << value;
+  }
+}
+
+TEST(Watchers, SeeEveryElementOnceInAnyLayout) {
+  for (const int64_t batch : {1, 8}) {
+    for (const int64_t channels : {16, 21, 32}) {
+      SCOPED_TRACE(fmt::format("{} channels, batch {}", channels, batch));
+      const Shape shape{batch, 3, 64, 48};
+      Net net(shape);
+      std::vector<float> x = net.random(shape, 3).to_float();
+      for (float& value : x) value = std::round(value);
+      const std::string a = net.op("Relu", {net.conv("x", 3, channels, 3)});
+      const std::string b = net.conv(a, channels, channels, 3);
+      const std::string sum = net.op("Add", {a, b});
+      const std::string turned = net.op("Transpose", {sum}, {{"perm", std::vector<int64_t>{0, 2, 3, 1}, {}}});
+      const std::string quantized = net.quantize(turned);
+      check_observed(net, {{"x", Tensor::of(shape, x)}}, {"x", a, b, sum, turned, quantized}, quantized);
+    }
+  }
+}
+
+TEST(Watchers, ALargeBatchComesInSlices) {
+  Net net({16, 3, 64, 64});
+  const std::string a = net.conv("x", 3, 16, 3);
+  Engine engine(net.model({net.op("Relu", {a})}));
+  int calls = 0;
+  size_t elements = 0;
+  Hooks hooks;
+  hooks.observe(a, [&](const std::string&, std::span<const float> part) {
+    ++calls;
+    elements += part.size();
+  });
+  engine.run({{"x", net.random({16, 3, 64, 64})}}, hooks);
+  EXPECT_EQ(elements, size_t{16 * 16 * 64 * 64});
+  EXPECT_GT(calls, 1);
+}
+
+TEST(Watchers, AConstantIsSeenOnceAndStaysConstant) {
+  Net net({16, 3, 64, 64});
+  const std::string table = net.constant(Tensor::of<float>({2}, std::vector<float>{1, 2}));
+  const std::string other = net.op("Neg", {table});
+  Engine engine(net.model({net.op("Relu", {net.conv("x", 3, 16, 3)}), other}));
+  std::vector<float> seen;
+  Hooks hooks;
+  for (const Edge& edge : {Edge{table}, Edge{table, 0, 0}, Edge{other}}) {
+    hooks.observe(edge, [&](const std::string&, std::span<const float> part) {
+      seen.insert(seen.end(), part.begin(), part.end());
+    });
+  }
+  engine.run({{"x", net.random({16, 3, 64, 64})}}, hooks);
+  EXPECT_EQ(seen, (std::vector<float>{1, 2, 1, 2, -1, -2}));
+}
+
+TEST(Watchers, AnEdgeAndAHookBeforeIt) {
+  const Model model = make_model({make_node("Neg", {"x"}, {"a"}), make_node("Add", {"a", "x"}, {"y"})}, {},
+                                 {make_value("x", {2})}, {"y"});
+  Engine engine(model);
+  std::vector<float> seen;
+  const Watcher note = [&](const std::string&, std::span<const float> part) {
+    seen.insert(seen.end(), part.begin(), part.end());
+  };
+  Hooks hooks;
+  hooks.observe("a", note);
+  hooks.add("a", [](const std::string&, const Tensor&) -> std::optional<Tensor> {
+    return Tensor::of<float>({2}, std::vector<float>{5, 6});
+  });
+  hooks.observe(Edge{"a", 1, 0}, note);
+  const TensorMap inputs{{"x", Tensor::of<float>({2}, std::vector<float>{1, 2})}};
+  EXPECT_EQ(engine.run(inputs, hooks)[0].to_float(), (std::vector<float>{6, 8}));
+  EXPECT_EQ(seen, (std::vector<float>{-1, -2, 5, 6}));
+}
+
+TEST(Watchers, SeeInterpretedRunsToo) {
+  const Model model = make_model({make_node("NonZero", {"x"}, {"i"}), make_node("Neg", {"x"}, {"y"})}, {},
+                                 {make_value("x", {2})}, {"y", "i"});
+  Engine engine(model);
+  std::vector<float> seen;
+  Hooks hooks;
+  hooks.observe("y", [&](const std::string&, std::span<const float> part) { seen.assign(part.begin(), part.end()); });
+  engine.run({{"x", Tensor::of<float>({2}, std::vector<float>{1, 2})}}, hooks);
+  EXPECT_EQ(seen, (std::vector<float>{-1, -2}));
+}
+
+TEST(Watchers, TakeFloatsAlone) {
+  const Model model = make_model({make_node("Shape", {"x"}, {"s"}), make_node("Neg", {"x"}, {"y"})}, {},
+                                 {make_value("x", {2})}, {"y", "s"});
+  Engine engine(model);
+  Hooks hooks;
+  hooks.observe("s", [](const std::string&, std::span<const float>) {});
+  const TensorMap inputs{{"x", Tensor::of<float>({2}, std::vector<float>{1, 2})}};
+  EXPECT_NE(error_of(ErrorCode::InvalidInput, [&] { engine.run(inputs, hooks); }).find("float32"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace kaon
