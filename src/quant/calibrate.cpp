@@ -1,0 +1,164 @@
+#include "quant/calibrate.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <memory>
+
+#include "base/error.h"
+#include "engine/engine.h"
+#include "quant/observer.h"
+
+namespace kaon {
+namespace {
+
+Quantizer& at_slot(QuantizedModel& quantized, const std::string& layer, Slot slot) {
+  return const_cast<Quantizer&>(*quantized.find(layer, slot));
+}
+
+/// One quantizer while it learns: an observer for the whole value, or one for each of its channels.
+class Learner {
+ public:
+  explicit Learner(Quantizer& quantizer) : quantizer_(quantizer) {
+    if (quantizer.spec.granularity == Granularity::PerTensor) observers_.push_back(new_observer());
+  }
+
+  bool by_channel() const { return quantizer_.spec.granularity == Granularity::PerChannel; }
+  const Quantizer& quantizer() const { return quantizer_; }
+
+  void see(FloatView values) { observers_.front()->update(values); }
+
+  void see(const Tensor& tensor) {
+    if (!by_channel()) return see(tensor.as<float>());
+    const Shape& shape = tensor.shape();
+    const int64_t axis = quantizer_.spec.axis < 0 ? quantizer_.spec.axis + tensor.rank() : quantizer_.spec.axis;
+    if (axis < 0 || axis >= tensor.rank()) {
+      fail(ErrorCode::InvalidConfig, quantizer_.label(), "per_channel on axis {}, but the value has the shape {}",
+           quantizer_.spec.axis, to_string(shape));
+    }
+    const int64_t channels = shape[static_cast<size_t>(axis)];
+    while (std::ssize(observers_) < channels) observers_.push_back(new_observer());
+    const int64_t inner = element_count(std::span(shape).subspan(static_cast<size_t>(axis) + 1));
+    const int64_t outer = element_count(std::span(shape).first(static_cast<size_t>(axis)));
+    const std::span<const float> values = tensor.as<float>();
+    std::vector<float> channel(static_cast<size_t>(outer * inner));
+    for (int64_t c = 0; c < channels; ++c) {
+      for (int64_t o = 0; o < outer; ++o) {
+        const auto from = values.subspan(static_cast<size_t>((o * channels + c) * inner), static_cast<size_t>(inner));
+        std::copy(from.begin(), from.end(), channel.begin() + o * inner);
+      }
+      observers_[static_cast<size_t>(c)]->update(channel);
+    }
+  }
+
+  void finish() {
+    QuantParams params;
+    Range all{INFINITY, -INFINITY};
+    for (const auto& observer : observers_) {
+      const ScaleZero chosen = observer->scale();
+      params.scale.push_back(chosen.scale);
+      params.zero_point.push_back(chosen.zero_point);
+      const Range seen = observer->seen();
+      all = {std::min(all.min, seen.min), std::max(all.max, seen.max)};
+    }
+    if (format(quantizer_.spec.format).kind != FormatKind::Integer) params.zero_point.clear();
+    const Shape channels{std::ssize(observers_)};
+    params.tiling = by_channel() ? Tiling::per_channel(channels, 0) : Tiling::per_tensor(Shape{});
+    quantizer_.params = std::move(params);
+    quantizer_.observed = all;
+  }
+
+ private:
+  std::unique_ptr<Observer> new_observer() const {
+    return make_observer(quantizer_.observer, quantizer_.spec, quantizer_.label());
+  }
+
+  Quantizer& quantizer_;
+  std::vector<std::unique_ptr<Observer>> observers_;
+};
+
+double seconds_since(std::chrono::steady_clock::time_point start) {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+}
+
+}  // namespace
+
+bool needs_data(const Quantizer& quantizer) {
+  return quantizer.is_activation() && !quantizer.dynamic && !has_own_scales(quantizer.spec) &&
+         !is_cast(format(quantizer.spec.format));
+}
+
+void calibrate_activations(QuantizedModel& quantized, const Dataset& data, const QuantizeSettings& settings) {
+  const auto start = std::chrono::steady_clock::now();
+  const int64_t batch = batch_for(quantized.model.graph, settings.batch, data);
+  std::vector<Learner> learners;
+  learners.reserve(quantized.quantizers.size());
+  for (Quantizer& quantizer : quantized.quantizers) {
+    if (needs_data(quantizer)) learners.emplace_back(quantizer);
+  }
+  Hooks hooks;
+  std::vector<Learner*> of_inputs;
+  for (Learner& learner : learners) {
+    const std::string& value = learner.quantizer().tensor;
+    const auto& inputs = quantized.model.graph.inputs;
+    if (std::any_of(inputs.begin(), inputs.end(), [&](const ValueInfo& input) { return input.name == value; })) {
+      of_inputs.push_back(&learner);
+    } else if (learner.by_channel()) {
+      hooks.add(value, [&learner](const std::string&, const Tensor& tensor) {
+        learner.see(tensor);
+        return std::nullopt;
+      });
+    } else {
+      hooks.observe(value, [&learner](const std::string&, std::span<const float> values) { learner.see(values); });
+    }
+  }
+  Engine engine(quantized.model);
+  settings.progress->begin("calibrating", data.size());
+  for (int64_t first = 0; first < data.size(); first += batch) {
+    const Batch samples = data.read(first, std::min(batch, data.size() - first));
+    check_finite(samples, first);
+    for (Learner* learner : of_inputs) {
+      const auto input = samples.inputs.find(learner->quantizer().tensor);
+      if (input != samples.inputs.end()) learner->see(input->second);
+    }
+    engine.run(samples.inputs, hooks);
+    settings.progress->at(std::min(first + batch, data.size()));
+  }
+  settings.progress->end();
+  for (Learner& learner : learners) learner.finish();
+  quantized.calibration = {data.size(), seconds_since(start)};
+}
+
+void calibrate_weights(QuantizedModel& quantized, const QuantizeSettings& settings) {
+  for (Quantizer& quantizer : quantized.quantizers) {
+    if (quantizer.kind != Slot::Weight) continue;
+    const Tensor& weight = quantized.model.graph.find_initializer(quantizer.tensor)->tensor;
+    const std::span<const float> values = weight.as<float>();
+    const std::vector<Range> range = tile_ranges(values, Tiling::per_tensor(weight.shape()));
+    quantizer.observed = range.front();
+    if (has_own_scales(quantizer.spec)) continue;
+    quantizer.params = observe_params(values, weight.shape(), quantizer.spec, quantizer.observer, quantizer.label());
+  }
+}
+
+void calibrate_biases(QuantizedModel& quantized) {
+  constexpr float kLargestCode = 2147483520.0F;  // the largest float32 below 2^31
+  for (Quantizer& quantizer : quantized.quantizers) {
+    if (quantizer.kind != Slot::Bias) continue;
+    const std::string& layer = quantizer.serves.front().layer;
+    QuantParams& weight = at_slot(quantized, layer, Slot::Weight).params;
+    const float input_scale = at_slot(quantized, layer, Slot::Input).params.scale.front();
+    const Tensor& bias = quantized.model.graph.find_initializer(quantizer.tensor)->tensor;
+    const std::span<const float> values = bias.as<float>();
+    for (size_t i = 0; i < values.size(); ++i) {
+      float& scale = weight.scale[weight.scale.size() == 1 ? 0 : i];
+      scale = std::max(scale, std::fabs(values[i]) / kLargestCode / input_scale);
+    }
+    quantizer.params.scale.clear();
+    for (const float scale : weight.scale) quantizer.params.scale.push_back(scale * input_scale);
+    quantizer.params.tiling = tiling_of(quantizer.spec, bias.shape());
+    quantizer.observed = tile_ranges(values, Tiling::per_tensor(bias.shape())).front();
+  }
+}
+
+}  // namespace kaon

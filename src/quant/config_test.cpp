@@ -1,0 +1,88 @@
+#include "quant/config.h"
+
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+
+#include "graph/build_test.h"
+#include "quant/schemes.h"
+
+namespace kaon {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+Config parse(const char* text) { return parse_config(Json::parse(text), "c.json"); }
+std::string error_in(const char* text) {
+  return error_of(ErrorCode::InvalidConfig, [&] { parse(text); });
+}
+
+TEST(Config, EveryKeyIsRead) {
+  const Config config = parse(R"({
+    "global": {"weight": {"format": "int4", "granularity": "per_group", "axis": 0, "group_size": 64,
+                          "symmetric": false, "scale_type": "float16", "rounding": "half_away",
+                          "observer": {"name": "percentile", "percentile": 99.5}},
+               "input": {"format": "mxfp4", "block_scale": "floor", "dynamic": true}, "output": null},
+    "by_type": {"Conv": {"weight": {"format": "int8"}}},
+    "by_name": {"layer1.*": {"input": null}},
+    "exclude": ["fc"]})");
+  const Spec& weight = *config.global.weight.spec;
+  EXPECT_EQ(weight.format, "int4");
+  EXPECT_EQ(weight.granularity, Granularity::PerGroup);
+  EXPECT_EQ(weight.axis, 0);
+  EXPECT_EQ(weight.group_size, 64);
+  EXPECT_FALSE(weight.symmetric);
+  EXPECT_EQ(weight.scale_type, ScaleType::Float16);
+  EXPECT_EQ(weight.rounding, Rounding::HalfAway);
+  EXPECT_EQ(weight.observer.name, "percentile");
+  EXPECT_EQ(weight.observer.options.at("percentile"), 99.5);
+  EXPECT_TRUE(config.global.input.spec->dynamic);
+  EXPECT_EQ(config.global.input.spec->block_scale, BlockScaleMode::Floor);
+  EXPECT_TRUE(config.global.output.given);
+  EXPECT_FALSE(config.global.output.spec);
+  EXPECT_FALSE(config.global.bias.given);
+  EXPECT_EQ(config.by_type.at(0).first, "Conv");
+  EXPECT_TRUE(config.by_name.at(0).second.input.given);
+  EXPECT_EQ(config.exclude, std::vector<std::string>{"fc"});
+}
+
+TEST(Config, ASchemeIsTheBaseOfItsGlobalRule) {
+  const Config config = parse(R"({"scheme": "w8a8c", "global": {"output": null}})");
+  EXPECT_EQ(config.scheme, "w8a8c");
+  EXPECT_EQ(config.global.input, scheme_config("w8a8c").global.input);
+  EXPECT_FALSE(config.global.output.spec);
+}
+
+TEST(Config, WhatIsWrittenIsReadBack) {
+  for (const auto& [name, scheme] : schemes().items()) {
+    const Config config = scheme_config(name);
+    EXPECT_EQ(parse_config(to_json(config), "c.json"), config) << name;
+  }
+}
+
+TEST(Config, ErrorsNameTheKeyAndWhatIsNear) {
+  EXPECT_EQ(error_in(R"({"globl": {}})"), "c.json: unknown key 'globl'; did you mean 'global'?");
+  EXPECT_EQ(error_in(R"({"global": {"weights": {"format": "int8"}}})"),
+            "c.json: global: unknown key 'weights'; did you mean 'weight'?");
+  EXPECT_EQ(error_in(R"({"global": {"weight": {"format": "int8", "simmetric": true}}})"),
+            "c.json: global: weight: unknown key 'simmetric'; did you mean 'symmetric'?");
+  EXPECT_EQ(error_in(R"({"global": {"weight": {"format": "int88"}}})"),
+            "c.json: global: weight: format: unknown format 'int88'; did you mean 'int8'?");
+  EXPECT_EQ(error_in(R"({"scheme": "w8a8cc"})"), "c.json: scheme: unknown scheme 'w8a8cc'; did you mean 'w8a8c'?");
+  EXPECT_EQ(error_in(R"({"global": {"weight": {"format": "int8", "granularity": "per_row"}}})"),
+            "c.json: global: weight: granularity: unknown granularity 'per_row'; known are per_tensor, per_channel, "
+            "per_group, per_block, per_token");
+  EXPECT_EQ(error_in(R"({"global": {"weight": {"format": "int8", "group_size": 0}}})"),
+            "c.json: global: weight: group_size: must be an integer of at least 1, is 0");
+  EXPECT_NE(error_in(R"({"global": {"weight": {"format": "int8", "observer": "min_mox"}}})").find("unknown observer 'min_mox'"),
+            std::string::npos);
+  EXPECT_NE(error_in(R"({"global": {"weight": {}}})").find("names no format"), std::string::npos);
+  EXPECT_NE(error_in("[]").find("must be an object"), std::string::npos);
+}
+
+TEST(Config, AFileThatIsNoJsonIsNamed) {
+  EXPECT_NE(error_of(ErrorCode::Io, [] { read_config("no/such.json"); }).find("no/such.json"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace kaon

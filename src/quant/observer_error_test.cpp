@@ -1,0 +1,93 @@
+#include "quant/observer_error.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <random>
+
+#include "numerics/error_metrics.h"
+
+namespace kaon {
+namespace {
+
+double measured(const std::vector<float>& values, const TensorSpec& spec, ScaleZero params) {
+  std::vector<float> out(values.size());
+  const int64_t shape[] = {std::ssize(values)};
+  QuantParams all{Tiling::per_tensor(shape), {params.scale}, {}};
+  if (params.zero_point != 0) all.zero_point = {params.zero_point};
+  fake_quantize(values, out, shape, spec, all);
+  ErrorMetrics metrics;
+  metrics.update(out, values);
+  return metrics.sum_squared_error;
+}
+
+struct Case {
+  std::string format;
+  bool symmetric;
+};
+
+class ErrorModelTest : public testing::TestWithParam<Case> {
+ protected:
+  TensorSpec spec() const {
+    TensorSpec spec;
+    spec.format = GetParam().format;
+    spec.symmetric = GetParam().symmetric;
+    return spec;
+  }
+};
+
+TEST_P(ErrorModelTest, FollowsTheMeasuredError) {
+  std::mt19937 random(3);
+  std::normal_distribution<float> distribution(0.3F, 1);
+  std::vector<float> values(200000);
+  for (float& x : values) x = distribution(random);
+  Histogram histogram;
+  histogram.update(values);
+  const ErrorModel error(histogram, spec());
+  for (const float bound : {0.5F, 1.0F, 2.0F, 3.0F, 5.0F}) {
+    const ScaleZero params = choose_scale({-0.8F * bound, bound}, format(GetParam().format),
+                                          GetParam().symmetric ? Symmetry::Symmetric : Symmetry::Asymmetric);
+    const double expected = measured(values, spec(), params);
+    EXPECT_NEAR(error(params), expected, 0.02 * expected) << bound;
+  }
+}
+
+TEST_P(ErrorModelTest, IsExactForEqualValues) {
+  const std::vector<float> values(10, 0.37F);
+  Histogram histogram;
+  histogram.update(values);
+  const ErrorModel error(histogram, spec());
+  for (const float bound : {0.1F, 0.37F, 1.0F, 9.0F}) {
+    const ScaleZero params = choose_scale({-0.5F * bound, bound}, format(GetParam().format),
+                                          GetParam().symmetric ? Symmetry::Symmetric : Symmetry::Asymmetric);
+    const double expected = measured(values, spec(), params);
+    EXPECT_NEAR(error(params), expected, 1e-5 * expected + 1e-12) << bound;
+  }
+}
+
+TEST_P(ErrorModelTest, PenaltyCountsOnlyWhatIsClipped) {
+  std::vector<float> values;
+  for (int i = -1000; i <= 1000; ++i) values.push_back(static_cast<float>(i) / 1000);
+  Histogram histogram;
+  histogram.update(values);
+  const Format& f = format(GetParam().format);
+  const Symmetry symmetry = GetParam().symmetric ? Symmetry::Symmetric : Symmetry::Asymmetric;
+  const ErrorModel plain(histogram, spec());
+  const ErrorModel strict(histogram, spec(), 10);
+  const ScaleZero wide = choose_scale({-1, 1}, f, symmetry);
+  EXPECT_NEAR(strict(wide), plain(wide), 1e-3 * plain(wide));
+  const ScaleZero narrow = choose_scale({-0.25F, 0.25F}, f, symmetry);
+  EXPECT_GT(strict(narrow), 9 * plain(narrow));
+}
+
+INSTANTIATE_TEST_SUITE_P(Formats, ErrorModelTest,
+                         testing::Values(Case{"int8", true}, Case{"uint8", false}, Case{"uint8", true},
+                                         Case{"int4", true}, Case{"uint4", false}, Case{"int16", true},
+                                         Case{"fp8_e4m3", true}, Case{"fp8_e5m2", true}, Case{"fp8_e4m3fnuz", true},
+                                         Case{"fp6_e3m2", true}, Case{"fp4_e2m1", true}),
+                         [](const auto& info) {
+                           return info.param.format + (info.param.symmetric ? "_symmetric" : "_asymmetric");
+                         });
+
+}  // namespace
+}  // namespace kaon

@@ -1,0 +1,138 @@
+#include "quant/placement.h"
+
+#include <gtest/gtest.h>
+
+#include "quant/networks_test.h"
+#include "quant/schemes.h"
+
+namespace kaon {
+namespace {
+
+QuantizedModel place(const char* scheme) { return place_quantizers(residual_network(), scheme_config(scheme)); }
+
+/// "id slots tensor", one line for each quantizer.
+std::string list(const QuantizedModel& quantized) {
+  std::string text;
+  for (const Quantizer& quantizer : quantized.quantizers) {
+    text += quantizer.tensor + ":";
+    for (const Served& served : quantizer.serves) text += " " + served.layer + "." + std::string(name_of(served.slot));
+    for (const std::string& moved : quantizer.moved) text += " =" + moved;
+    text += "\n";
+  }
+  return text;
+}
+
+TEST(Placement, StaticSchemesQuantizeWhatFlowsBetweenLayers) {
+  EXPECT_EQ(list(place("w8a8")),
+            "x: conv1.input\n"
+            "conv1.weight: conv1.weight\n"
+            "conv1.bias: conv1.bias\n"
+            "r1: conv1.output conv2.input\n"
+            "conv2.weight: conv2.weight\n"
+            "conv2.bias: conv2.bias\n"
+            "c2: conv2.output\n"
+            "r2: block.output\n"
+            "pooled: pooled.output fc.input =flat\n"
+            "fc.weight: fc.weight\n"
+            "fc.bias: fc.bias\n"
+            "y: fc.output\n");
+}
+
+TEST(Placement, InputOnlySchemesLeaveTheRestFloat) {
+  EXPECT_EQ(list(place("fp8")),
+            "x: conv1.input\n"
+            "conv1.weight: conv1.weight\n"
+            "r1: conv2.input\n"
+            "conv2.weight: conv2.weight\n"
+            "flat: fc.input\n"
+            "fc.weight: fc.weight\n");
+  const QuantizedModel quantized = place("fp8");
+  // The residual connection reads r1 as well, and must see it in float.
+  const Quantizer& shared = *quantized.find("conv2", Slot::Input);
+  EXPECT_EQ(shared.readers, (std::vector<Reader>{{2, 0}}));
+}
+
+TEST(Placement, AxesFollowFromTheLayer) {
+  const QuantizedModel per_channel = place("w8c");
+  EXPECT_EQ(per_channel.find("conv1", Slot::Weight)->spec.axis, 0);
+  EXPECT_EQ(per_channel.find("fc", Slot::Weight)->spec.axis, 0);
+  const QuantizedModel per_group = place("w4g32");
+  EXPECT_EQ(per_group.find("conv1", Slot::Weight)->spec.axis, 1);
+  EXPECT_EQ(per_group.find("fc", Slot::Weight)->spec.axis, 1);
+}
+
+TEST(Placement, ConvolutionsOfFewChannelsFallBackAndSaySo) {
+  Model model = make_model({make_node("Conv", {"x", "w"}, {"y"}, {{"group", int64_t{8}, {}}})},
+                           {random_constant("w", {8, 1, 3, 3}, 1)}, {make_value("x", {1, 8, 6, 6})}, {"y"});
+  const QuantizedModel quantized = place_quantizers(model, scheme_config("mxfp4"));
+  EXPECT_EQ(quantized.quantizers.size(), 1U);
+  EXPECT_EQ(quantized.quantizers[0].spec.format, "int8");
+  EXPECT_EQ(quantized.quantizers[0].spec.granularity, Granularity::PerChannel);
+  ASSERT_EQ(quantized.skipped.size(), 1U);
+  EXPECT_EQ(quantized.skipped[0].reason,
+            "weight is int8 per channel, input float: 1 input channels per group are too few for mxfp4");
+}
+
+TEST(Placement, RulesByNameWinOverRulesByTypeAndTheGlobalOne) {
+  Config config = scheme_config("w8");
+  Spec four;
+  four.format = "int4";
+  Spec two;
+  two.format = "int2";
+  LayerRule by_type;
+  by_type.weight = four;
+  LayerRule by_name;
+  by_name.weight = two;
+  config.by_type = {{"Conv", by_type}};
+  config.by_name = {{"*2", by_name}};
+  const QuantizedModel quantized = place_quantizers(residual_network(), config);
+  EXPECT_EQ(quantized.find("conv1", Slot::Weight)->spec.format, "int4");
+  EXPECT_EQ(quantized.find("conv2", Slot::Weight)->spec.format, "int2");
+  EXPECT_EQ(quantized.find("fc", Slot::Weight)->spec.format, "int8");
+}
+
+TEST(Placement, ExcludedLayersStayFloat) {
+  Config config = scheme_config("w8a8");
+  config.exclude = {"fc"};
+  const QuantizedModel quantized = place_quantizers(residual_network(), config);
+  EXPECT_EQ(quantized.find("fc", Slot::Weight), nullptr);
+  EXPECT_EQ(quantized.find("fc", Slot::Output), nullptr);
+  EXPECT_NE(quantized.find("conv2", Slot::Weight), nullptr);
+}
+
+TEST(Placement, TablesAreQuantizedOnlyWhereARuleAsks) {
+  const auto model = [] {
+    return make_model({make_node("Gather", {"table", "ids"}, {"rows"}), make_node("MatMul", {"rows", "w"}, {"y"})},
+                      {random_constant("table", {10, 16}, 1), random_constant("w", {16, 4}, 2)},
+                      {make_value("ids", {3}, DType::Int64)}, {"y"});
+  };
+  Config config = scheme_config("w8");
+  EXPECT_EQ(place_quantizers(model(), config).quantizers.size(), 1U);
+  LayerRule rule;
+  rule.weight = Spec{};
+  config.by_type = {{"Gather", rule}};
+  EXPECT_EQ(place_quantizers(model(), config).quantizers.size(), 2U);
+}
+
+TEST(Placement, PatternsThatMatchNothingAreErrors) {
+  Config config = scheme_config("w8");
+  config.exclude = {"conv3"};
+  EXPECT_EQ(error_of(ErrorCode::InvalidConfig, [&] { place_quantizers(residual_network(), config); }),
+            "exclude: 'conv3' matches no layer of this model; did you mean 'conv1'?");
+  config.exclude.clear();
+  config.by_type = {{"Convv", {}}};
+  EXPECT_NE(error_of(ErrorCode::InvalidConfig, [&] { place_quantizers(residual_network(), config); }).find("'Conv'"),
+            std::string::npos);
+  config.by_type = {{"Gather", {}}};
+  EXPECT_NE(error_of(ErrorCode::InvalidConfig, [&] { place_quantizers(residual_network(), config); })
+                .find("matches no layer"),
+            std::string::npos);
+  config.by_type.clear();
+  config.exclude = {"*"};
+  EXPECT_NE(error_of(ErrorCode::InvalidConfig, [&] { place_quantizers(residual_network(), config); })
+                .find("no layer of this model to quantize"),
+            std::string::npos);
+}
+
+}  // namespace
+}  // namespace kaon

@@ -1,0 +1,178 @@
+#include "quant/quantize.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "engine/engine.h"
+#include "graph/verify.h"
+#include "numerics/error_metrics.h"
+#include "quant/describe.h"
+#include "quant/networks_test.h"
+#include "quant/schemes.h"
+#include "quant/simulate.h"
+
+namespace kaon {
+namespace {
+
+std::vector<float> run(const Model& model, const MemoryDataset& data) {
+  Engine engine(model);
+  return engine.run(data.read(0, data.size()).inputs).at(0).to_float();
+}
+
+double sqnr(const std::vector<float>& x, const std::vector<float>& reference) {
+  ErrorMetrics metrics;
+  metrics.update(x, reference);
+  return metrics.sqnr_db();
+}
+
+/// What each scheme must reach on the residual network, in dB; mind 6 dB a bit.
+TEST(Quantize, EverySchemeIsCloseToTheFloatModel) {
+  const std::map<std::string, double> least = {
+      {"w8", 35},    {"w8c", 38},   {"w4g32", 15},   {"w4g128", 15}, {"w4g32s", 14}, {"w4g128s", 14}, {"w4c", 11},
+      {"w8a8", 28},  {"w8a8c", 28}, {"w8a8d", 28},   {"a16w8", 38},  {"fp8", 20},    {"fp8d", 20},    {"mxfp8", 20},
+      {"mxfp6", 20}, {"mxfp4", 8},  {"mxint8", 30},  {"nvfp4", 10},  {"bfp16", 30},  {"fp16", 60},    {"bf16", 42}};
+  const MemoryDataset data = residual_data();
+  const std::vector<float> exact = run(residual_network(), data);
+  for (const std::string& name : schemes().names()) {
+    const QuantizedModel quantized = quantize(residual_network(), scheme_config(name), &data);
+    const Model simulated = simulate(quantized);
+    verify(simulated);
+    const double db = sqnr(run(simulated, data), exact);
+    ASSERT_TRUE(least.contains(name)) << name;
+    EXPECT_GE(db, least.at(name)) << name;
+    EXPECT_LE(db, 110) << name << " changed nothing";
+  }
+}
+
+TEST(Quantize, ParametersAreThoseOfTheObservedRange) {
+  const MemoryDataset data({2, 16, 6, 6}, [] {
+    std::vector<float> values(2 * 16 * 36, 0.5F);
+    values[7] = -1.0F;
+    values[900] = 4.1F;
+    return values;
+  }());
+  const QuantizedModel quantized = quantize(residual_network(), scheme_config("w8a8"), &data);
+  const Quantizer& input = *quantized.find("conv1", Slot::Input);
+  EXPECT_EQ(input.observed.min, -1.0F);
+  EXPECT_EQ(input.observed.max, 4.1F);
+  EXPECT_FLOAT_EQ(input.params.scale.at(0), 5.1F / 255);
+  EXPECT_EQ(input.params.zero_point.at(0), 50);
+  const Quantizer& bias = *quantized.find("conv1", Slot::Bias);
+  const Quantizer& weight = *quantized.find("conv1", Slot::Weight);
+  EXPECT_EQ(bias.params.scale.at(0), input.params.scale.at(0) * weight.params.scale.at(0));
+  EXPECT_EQ(quantized.calibration.samples, 2);
+}
+
+TEST(Quantize, ABiasTooLargeForItsScaleRaisesTheWeightScale) {
+  Model model = residual_network();
+  std::vector<float> tiny(16 * 16 * 9, 1e-12F);
+  model.graph.find_initializer("conv1.weight")->tensor = Tensor::of({16, 16, 3, 3}, tiny);
+  const MemoryDataset data = residual_data();
+  const QuantizedModel quantized = quantize(model, scheme_config("w8a8c"), &data);
+  const Quantizer& bias = *quantized.find("conv1", Slot::Bias);
+  const std::vector<float> exact = model.graph.find_initializer("conv1.bias")->tensor.to_float();
+  std::vector<float> faked(exact.size());
+  bias.apply(exact, faked, Shape{16});
+  for (size_t i = 0; i < exact.size(); ++i) EXPECT_NEAR(faked[i], exact[i], std::fabs(exact[i]) * 1e-6F);
+}
+
+TEST(Quantize, CalibrationDoesNotDependOnTheBatchSize) {
+  const MemoryDataset data = residual_data();
+  for (const char* observer : {"min_max", "percentile", "entropy", "mse"}) {
+    Config config = scheme_config("w8a8c");
+    set_observer(config, {observer, {}});
+    QuantizeSettings one;
+    one.batch = 1;
+    QuantizeSettings five;
+    five.batch = 5;
+    const QuantizedModel a = quantize(residual_network(), config, &data, one);
+    const QuantizedModel b = quantize(residual_network(), config, &data, five);
+    const Quantizer& x = *a.find("conv1", Slot::Input);
+    const Quantizer& y = *b.find("conv1", Slot::Input);
+    EXPECT_EQ(x.params.scale, y.params.scale) << observer;
+    EXPECT_EQ(x.params.zero_point, y.params.zero_point) << observer;
+  }
+}
+
+TEST(Quantize, ActivationsPerChannel) {
+  Config config = scheme_config("w8a8");
+  config.global.input.spec->granularity = Granularity::PerChannel;
+  config.global.output = SlotRule::stays_float();
+  config.global.bias = SlotRule::stays_float();
+  const MemoryDataset data = residual_data();
+  const QuantizedModel quantized = quantize(residual_network(), config, &data);
+  EXPECT_EQ(quantized.find("conv1", Slot::Input)->params.scale.size(), 16U);
+  EXPECT_GT(sqnr(run(simulate(quantized), data), run(residual_network(), data)), 25);
+}
+
+TEST(Quantize, SwitchedOffQuantizersLeaveNoTrace) {
+  const MemoryDataset data = residual_data();
+  QuantizedModel quantized = quantize(residual_network(), scheme_config("w8a8"), &data);
+  for (Quantizer& quantizer : quantized.quantizers) quantizer.enabled = false;
+  const Model simulated = simulate(quantized);
+  EXPECT_EQ(simulated.graph.nodes.size(), quantized.model.graph.nodes.size());
+  EXPECT_EQ(run(simulated, data), run(quantized.model, data));
+}
+
+TEST(Quantize, TheSimulatedValueIsOnTheGrid) {
+  const MemoryDataset data = residual_data();
+  const QuantizedModel quantized = quantize(residual_network(), scheme_config("w8a8"), &data);
+  Engine engine(simulate(quantized));
+  int64_t seen = 0;
+  Hooks hooks;
+  for (const Quantizer& quantizer : quantized.quantizers) {
+    if (!quantizer.is_activation()) continue;
+    std::vector<std::string> values = quantizer.moved;
+    values.push_back(simulated_value(quantized, quantizer));
+    for (const std::string& value : values) {
+      hooks.add(value, [&](const std::string& name, const Tensor& tensor) -> std::optional<Tensor> {
+        ++seen;
+        for (const float number : tensor.to_float()) {
+          const float steps = number / quantizer.params.scale[0];
+          EXPECT_NEAR(steps, std::nearbyint(steps), 1e-3) << name;
+        }
+        return std::nullopt;
+      });
+    }
+  }
+  engine.run(data.read(0, 2).inputs, hooks);
+  EXPECT_EQ(seen, 7);
+}
+
+TEST(Quantize, MissingAndBadDataAreErrors) {
+  EXPECT_NE(error_of(ErrorCode::InvalidConfig, [] { quantize(residual_network(), scheme_config("w8a8")); })
+                .find("conv1.input: static quantization learns this range from data"),
+            std::string::npos);
+  std::vector<float> values = random_values(2 * 16 * 36, 1);
+  values[16 * 36 + 5] = NAN;
+  const MemoryDataset broken({2, 16, 6, 6}, values);
+  EXPECT_NE(error_of(ErrorCode::InvalidInput, [&] { quantize(residual_network(), scheme_config("w8a8"), &broken); })
+                .find("x: sample 1 has a NaN or Inf at element [0, 0, 5]"),
+            std::string::npos);
+  const MemoryDataset empty({0, 16, 6, 6}, {});
+  EXPECT_NE(error_of(ErrorCode::InvalidInput, [&] { quantize(residual_network(), scheme_config("w8a8"), &empty); })
+                .find("empty"),
+            std::string::npos);
+}
+
+TEST(Quantize, AGroupSizeThatDoesNotDivideIsHandled) {
+  Config config = scheme_config("w4g32");
+  config.global.weight.spec->group_size = 10;
+  const QuantizedModel quantized = quantize(residual_network(), config);
+  EXPECT_EQ(quantized.find("fc", Slot::Weight)->params.scale.size(), 8U);  // 4 rows of 10 + 6
+  const MemoryDataset data = residual_data();
+  EXPECT_GT(sqnr(run(simulate(quantized), data), run(residual_network(), data)), 12);
+}
+
+TEST(Describe, NamesLayersQuantizersAndRanges) {
+  const MemoryDataset data = residual_data();
+  const std::string text = describe(quantize(residual_network(), scheme_config("w8a8"), &data));
+  EXPECT_NE(text.find("conv1: QuantConv [16, 16, 3, 3]\n  (input) #0: FakeQuantize uint8, per_tensor, asymmetric, scale"),
+            std::string::npos)
+      << text;
+  EXPECT_NE(text.find("(bias) #2: FakeQuantize int32"), std::string::npos) << text;
+}
+
+}  // namespace
+}  // namespace kaon

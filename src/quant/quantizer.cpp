@@ -1,0 +1,43 @@
+#include "quant/quantizer.h"
+
+#include <algorithm>
+
+#include "base/error.h"
+
+namespace kaon {
+
+std::string Quantizer::label() const {
+  return serves.empty() ? tensor : serves.front().layer + "." + std::string(name_of(serves.front().slot));
+}
+
+void Quantizer::apply(FloatView in, std::span<float> out, std::span<const int64_t> shape) const {
+  if (!calibrated()) fail(ErrorCode::InvalidInput, label(), "this quantizer was not calibrated");
+  if (params.scale.empty()) {
+    fake_quantize(in, out, shape, spec);
+  } else {
+    fake_quantize(in, out, shape, spec, params);
+  }
+}
+
+std::vector<std::string> QuantizedModel::quantized_layers() const {
+  std::vector<std::string> names;
+  for (const Layer& layer : layers) {
+    const bool any = std::any_of(quantizers.begin(), quantizers.end(), [&](const Quantizer& quantizer) {
+      return std::any_of(quantizer.serves.begin(), quantizer.serves.end(),
+                         [&](const Served& served) { return served.layer == layer.name; });
+    });
+    if (any) names.push_back(layer.name);
+  }
+  return names;
+}
+
+const Quantizer* QuantizedModel::find(const std::string& layer, Slot slot) const {
+  for (const Quantizer& quantizer : quantizers) {
+    for (const Served& served : quantizer.serves) {
+      if (served.layer == layer && served.slot == slot) return &quantizer;
+    }
+  }
+  return nullptr;
+}
+
+}  // namespace kaon

@@ -1,0 +1,81 @@
+#pragma once
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "graph/layer.h"
+#include "numerics/moments.h"
+#include "quant/config.h"
+
+namespace kaon {
+
+/// A slot of a layer, or of a node that is no layer (Add, Concat, pooling), which a quantizer serves.
+struct Served {
+  std::string layer;
+  Slot slot = Slot::Input;
+};
+
+/// One reader of a value: input `input` of node `node`.
+struct Reader {
+  int64_t node = -1;
+  int64_t input = 0;
+  bool operator==(const Reader&) const = default;
+  auto operator<=>(const Reader&) const = default;
+};
+
+/// A spec at work on one value of the graph.
+struct Quantizer {
+  int64_t id = 0;
+  std::string tensor;  ///< the value it reads, by its name in the graph
+  Slot kind = Slot::Input;  ///< Weight and Bias: the value is an initializer; Input and Output: an activation
+  bool enabled = true;
+  TensorSpec spec;
+  ObserverConfig observer;
+  bool dynamic = false;
+  /// Activations: who reads the quantized value; empty: everyone does. Weights and biases: always named.
+  std::vector<Reader> readers;
+  /// Further values that hold the same numbers in other places (reshaped, pooled by maximum …): quantized already, and
+  /// to be stored with the same parameters.
+  std::vector<std::string> moved;
+  std::vector<Served> serves;  ///< at least one
+  /// What it learned; empty while uncalibrated, for dynamic ones and for formats with their own scales.
+  QuantParams params;
+  Range observed;  ///< smallest and largest value seen
+
+  /// "conv1.input", "conv1.weight": the first slot it serves.
+  std::string label() const;
+  bool is_activation() const { return kind == Slot::Input || kind == Slot::Output; }
+  bool calibrated() const {
+    return dynamic || has_own_scales(spec) || is_cast(format(spec.format)) || !params.scale.empty();
+  }
+  /// Quantizes and dequantizes; `out` may be `in`.
+  void apply(FloatView in, std::span<float> out, std::span<const int64_t> shape) const;
+};
+
+struct Skipped {
+  std::string layer;
+  std::string reason;
+};
+
+struct CalibrationReport {
+  int64_t samples = 0;
+  double seconds = 0;
+};
+
+/// A float model with quantizers on its edges.
+struct QuantizedModel {
+  Model model;  ///< float, after the standard passes; nodes are referred to by their index here
+  std::vector<Layer> layers;
+  std::vector<Quantizer> quantizers;
+  std::vector<Skipped> skipped;
+  Config config;
+  CalibrationReport calibration;
+
+  /// Names of the layers that have at least one quantizer.
+  std::vector<std::string> quantized_layers() const;
+  /// The quantizer that serves this slot, or nullptr.
+  const Quantizer* find(const std::string& layer, Slot slot) const;
+};
+
+}  // namespace kaon
