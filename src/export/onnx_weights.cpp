@@ -1,0 +1,182 @@
+#include <algorithm>
+#include <cstring>
+#include <iterator>
+
+#include "base/error.h"
+#include "export/onnx_export.h"
+
+namespace kaon::onnx_export {
+
+namespace {
+
+const Tensor& exact_values(const Exporter& exporter, const Quantizer& quantizer) {
+  const Initializer* stored = exporter.quantized.model.graph.find_initializer(quantizer.tensor);
+  if (stored == nullptr || stored->tensor.type() != DType::Float32) {
+    fail(ErrorCode::InvalidInput, quantizer.label(), "'{}' is no float32 initializer", quantizer.tensor);
+  }
+  return stored->tensor;
+}
+
+/// One code for each element, in the bytes of `stored`, not yet packed.
+std::vector<std::byte> codes_of(const Tensor& exact, const Quantizer& quantizer, const Format& stored) {
+  const Format& own = format(quantizer.spec.format);
+  std::vector<std::byte> codes(static_cast<size_t>(exact.size() * own.code_bytes()));
+  QuantizeOptions options;
+  options.rounding = quantizer.spec.rounding;
+  quantize(exact.as<float>(), codes, own, quantizer.params, options);
+  if (own.code_bytes() != stored.code_bytes()) {
+    fail(ErrorCode::Internal, quantizer.label(), "codes of {} are not as wide as those of {}", own.name, stored.name);
+  }
+  return codes;
+}
+
+Tensor transposed_matrix(const Tensor& matrix) {
+  if (!matrix.defined() || matrix.rank() != 2) return matrix;
+  const int64_t rows = matrix.shape()[0], columns = matrix.shape()[1];
+  const auto bits = static_cast<size_t>(bits_of(matrix.type()));
+  Format cell;  // only its width matters to pack and unpack
+  cell.bits = static_cast<int>(bits);
+  cell.is_signed = false;
+  const auto width = static_cast<size_t>(cell.code_bytes());
+  std::vector<std::byte> codes(static_cast<size_t>(matrix.size()) * width), turned(codes.size());
+  unpack(matrix.bytes(), codes, cell, matrix.size());
+  for (int64_t row = 0; row < rows; ++row) {
+    for (int64_t column = 0; column < columns; ++column) {
+      std::memcpy(&turned[static_cast<size_t>(column * rows + row) * width],
+                  &codes[static_cast<size_t>(row * columns + column) * width], width);
+    }
+  }
+  std::vector<std::byte> bytes(static_cast<size_t>(packed_bytes(cell, matrix.size())));
+  pack(turned, bytes, cell, matrix.size());
+  return Tensor::copy_bytes(matrix.type(), {columns, rows}, bytes);
+}
+
+/// ONNX Runtime's fusion to MatMulNBits, the fast way for weights alone, wants a Gemm's weight as [K, N].
+bool wants_transposing(const Exporter& exporter, const Quantizer& quantizer, const Reader& reader) {
+  const Node& node = exporter.quantized.model.graph.nodes[static_cast<size_t>(reader.node)];
+  if (node.op != "Gemm" || reader.input != 1 || node.get_int("transB", 0) == 0) return false;
+  if (quantizer.spec.granularity == Granularity::PerGroup) return true;
+  for (const Quantizer& other : exporter.quantized.quantizers) {
+    const bool quantizes_input = other.enabled && other.is_activation() && other.tensor == node.inputs[0];
+    if (quantizes_input) return false;
+    if (std::ranges::find(other.moved, node.inputs[0]) != other.moved.end()) return false;
+  }
+  return format(quantizer.spec.format).kind == FormatKind::Integer;
+}
+
+/// Quantized values as floats: what is left where ONNX has no form for the codes.
+void store_fake(Exporter& exporter, const Quantizer& quantizer) {
+  const Tensor& exact = exact_values(exporter, quantizer);
+  std::vector<float> values(static_cast<size_t>(exact.size()));
+  quantizer.apply(exact.as<float>(), values, exact.shape());
+  const std::string name =
+      exporter.edit.constant(quantizer.tensor + "_" + quantizer.spec.format, Tensor::of(exact.shape(), values));
+  exporter.edit.redirect(quantizer.readers, name);
+  exporter.note(fmt::format("{}: values of {}, stored as float32", quantizer.label(), quantizer.spec.format));
+}
+
+/// A 16-bit float is its own number: it is stored and cast back.
+void store_cast(Exporter& exporter, const Quantizer& quantizer) {
+  const Tensor& exact = exact_values(exporter, quantizer);
+  const Format& own = format(quantizer.spec.format);
+  const Tensor stored = packed_tensor(own, exact.shape(), codes_of(exact, quantizer, own));
+  const std::string name = exporter.edit.constant(quantizer.tensor + "_" + own.name, stored);
+  Node cast = exporter.edit.make("Cast", {name}, quantizer.tensor, "float32");
+  cast.set("to", static_cast<int64_t>(DType::Float32));
+  exporter.edit.redirect(quantizer.readers, cast.outputs[0]);
+  const auto first = std::ranges::min_element(quantizer.readers);
+  exporter.edit.insert_before(first->node, std::move(cast));
+  exporter.need_opset(stored.type() == DType::BFloat16 ? 13 : 9);
+}
+
+void dequantize_for(Exporter& exporter, const Quantizer& quantizer, const StoredWeight& weight,
+                    const std::vector<Reader>& readers) {
+  GraphEdit& edit = exporter.edit;
+  const std::string& about = quantizer.tensor;
+  std::vector<std::string> inputs{edit.constant(about + "_quantized", weight.codes),
+                                  edit.constant(about + "_scale", weight.scale)};
+  if (weight.zero_point.defined()) inputs.push_back(edit.constant(about + "_zero_point", weight.zero_point));
+  Node node = edit.make("DequantizeLinear", std::move(inputs), about, "dequantized");
+  if (weight.axis >= 0) node.set("axis", weight.axis);
+  if (weight.block > 0) node.set("block_size", weight.block);
+  edit.redirect(readers, node.outputs[0]);
+  edit.insert_before(std::ranges::min_element(readers)->node, std::move(node));
+  exporter.need_opset(weight.block > 0 ? 21 : weight.axis >= 0 ? 13 : 10);
+  exporter.need_opset(opset_of(weight.codes.type()));
+}
+
+}  // namespace
+
+StoredWeight store_weight(const Exporter& exporter, const Quantizer& quantizer) {
+  const Tensor& exact = exact_values(exporter, quantizer);
+  const Format* stored = stored_format(format(quantizer.spec.format));
+  if (stored == nullptr) {
+    exporter.refuse(quantizer, fmt::format("ONNX Runtime has no {}", quantizer.spec.format));
+  }
+  const QuantParams& params = quantizer.params;
+  StoredWeight weight;
+  Shape grid;
+  switch (quantizer.spec.granularity) {
+    case Granularity::PerTensor: break;
+    case Granularity::PerChannel:
+      weight.axis = quantizer.spec.axis < 0 ? quantizer.spec.axis + exact.rank() : quantizer.spec.axis;
+      grid = {std::ssize(params.scale)};
+      break;
+    case Granularity::PerGroup:
+      weight.axis = quantizer.spec.axis < 0 ? quantizer.spec.axis + exact.rank() : quantizer.spec.axis;
+      weight.block = quantizer.spec.group_size;
+      grid = params.tiling.grid();
+      break;
+    case Granularity::PerBlock:
+    case Granularity::PerToken:
+      exporter.refuse(quantizer, fmt::format("DequantizeLinear has no {} scales", enum_name(quantizer.spec.granularity)));
+  }
+  weight.codes = packed_tensor(*stored, exact.shape(), codes_of(exact, quantizer, *stored));
+  weight.scale = Tensor::of(grid, params.scale);
+  const bool integer = stored->kind == FormatKind::Integer;
+  // ONNX Runtime's integer kernels ask for the zero point of a weight even where it is 0; a bias must have none.
+  const bool wanted = quantizer.kind == Slot::Weight && weight.block == 0;
+  if (!params.zero_point.empty() || (integer && wanted)) {
+    weight.zero_point = zero_point_tensor(*stored, grid, params.zero_point);
+  }
+  return weight;
+}
+
+StoredWeight transposed(const StoredWeight& weight) {
+  StoredWeight turned{transposed_matrix(weight.codes), transposed_matrix(weight.scale),
+                      transposed_matrix(weight.zero_point), weight.axis, weight.block};
+  if (weight.axis >= 0) turned.axis = 1 - weight.axis;
+  return turned;
+}
+
+void export_weight(Exporter& exporter, const Quantizer& quantizer) {
+  if (is_cast(format(quantizer.spec.format))) {
+    store_cast(exporter, quantizer);
+    return;
+  }
+  const bool sayable = stored_format(format(quantizer.spec.format)) != nullptr &&
+                       quantizer.spec.granularity != Granularity::PerBlock;
+  if (!sayable && exporter.options.fake) {
+    store_fake(exporter, quantizer);
+    return;
+  }
+  const StoredWeight weight = store_weight(exporter, quantizer);
+  if (name_of(weight.codes.type()) != quantizer.spec.format && format(quantizer.spec.format).onnx_type == 0) {
+    exporter.note(fmt::format("{} is stored as {}: ONNX has no narrower type that holds it", quantizer.spec.format,
+                              name_of(weight.codes.type())));
+  }
+  std::vector<Reader> as_they_are, turned;
+  for (const Reader& reader : quantizer.readers) {
+    if (exporter.integer_weights.contains(reader)) continue;
+    (wants_transposing(exporter, quantizer, reader) ? turned : as_they_are).push_back(reader);
+  }
+  // Two layouts of one weight would be stored twice.
+  if (!as_they_are.empty()) std::ranges::move(std::exchange(turned, {}), std::back_inserter(as_they_are));
+  if (!as_they_are.empty()) dequantize_for(exporter, quantizer, weight, as_they_are);
+  if (!turned.empty()) {
+    dequantize_for(exporter, quantizer, transposed(weight), turned);
+    for (const Reader& reader : turned) exporter.edit.node(reader.node).erase("transB");
+  }
+}
+
+}  // namespace kaon::onnx_export
