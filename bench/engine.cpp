@@ -12,6 +12,7 @@
 
 #include "base/error.h"
 #include "bench.h"
+#include "child.h"
 #include "engine_peer.h"
 #include "io/npy/npy.h"
 #include "io/onnx/onnx.h"

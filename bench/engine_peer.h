@@ -30,7 +30,4 @@ class OnnxRuntimePeer {
   int from_ = -1;
 };
 
-/// What a command prints on stdout; throws unless it succeeds.
-std::string output_of(const std::vector<std::string>& command);
-
 }  // namespace kaon::bench

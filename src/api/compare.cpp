@@ -8,6 +8,7 @@
 
 #include "api/run_inputs.h"
 #include "base/error.h"
+#include "data/dataset.h"
 #include "engine/engine.h"
 #include "io/onnx/onnx.h"
 #include "numerics/error_metrics.h"
@@ -35,34 +36,55 @@ bool same_specials(const std::vector<float>& x, const std::vector<float>& refere
   });
 }
 
-/// Both of one shape, and numbers.
-ValueDifference compare_values(const std::string& name, const Tensor& value, const Tensor& reference) {
-  const std::vector<float> x = value.to_float(), y = reference.to_float();
-  ErrorMetrics metrics;
-  metrics.update(x, y);
-  ValueDifference row{name, metrics.sqnr_db(), metrics.cosine(), metrics.max_abs(), false};
-  const bool equal = value.type() == reference.type() && std::ranges::equal(value.bytes(), reference.bytes());
-  row.differs =
-      !equal && ((metrics.count > 0 && metrics.sqnr_db() < kNoiseDb) || (metrics.skipped > 0 && !same_specials(x, y)));
-  return row;
-}
-
-/// An engine and its inputs; errors name the model's file.
-struct Side {
-  Engine engine;
-  RunInputs inputs;
-
-  Side(const std::filesystem::path& model, Model read, const std::filesystem::path& input) try
-      : engine(std::move(read)), inputs(read_run_inputs(input, engine.model().graph)) {
-  } catch (const Error& error) {
-    throw Error(error.code(), error.what(), model.string());
+/// How far a value of B is from that of A, over all runs.
+class Difference {
+ public:
+  /// Both of one shape, and numbers.
+  void update(const Tensor& value, const Tensor& reference) {
+    const std::vector<float> x = value.to_float(), y = reference.to_float();
+    metrics_.update(x, y);
+    equal_ = equal_ && value.type() == reference.type() && std::ranges::equal(value.bytes(), reference.bytes());
+    same_specials_ = same_specials_ && same_specials(x, y);
   }
 
-  std::vector<Tensor> run(const std::filesystem::path& model, const Hooks& hooks) try {
-    return engine.run(inputs.values, hooks);
-  } catch (const Error& error) {
-    throw Error(error.code(), error.what(), model.string());
+  ValueDifference row(const std::string& name) const {
+    const bool differs = !equal_ && ((metrics_.count > 0 && metrics_.sqnr_db() < kNoiseDb) || !same_specials_);
+    return {name, metrics_.sqnr_db(), metrics_.cosine(), metrics_.max_abs(), differs};
   }
+
+ private:
+  ErrorMetrics metrics_;
+  bool equal_ = true;
+  bool same_specials_ = true;
+};
+
+/// A model at work; errors name its file.
+class Side {
+ public:
+  template <typename Action>
+  std::invoke_result_t<Action> named(const Action& action) const {
+    try {
+      return action();
+    } catch (const Error& error) {
+      throw Error(error.code(), error.what(), path_.string());
+    }
+  }
+
+  explicit Side(std::filesystem::path path) : path_(std::move(path)), engine_(compiled(read_onnx(path_))) {}
+
+  const Graph& graph() const { return engine_.model().graph; }
+
+  std::vector<Tensor> run(const TensorMap& inputs, const Hooks& hooks) {
+    return named([&] { return engine_.run(inputs, hooks); });
+  }
+
+ private:
+  Engine compiled(Model model) const {
+    return named([&] { return Engine(std::move(model)); });
+  }
+
+  std::filesystem::path path_;
+  Engine engine_;
 };
 
 /// For each output of `a`, which of `b`: that of its name, or of its place where the names differ.
@@ -83,72 +105,113 @@ std::vector<size_t> pair_outputs(const std::vector<ValueInfo>& a, const std::vec
   return pairs;
 }
 
-}  // namespace
+/// Runs both models batch by batch and keeps the differences.
+class Comparison {
+ public:
+  explicit Comparison(const CompareOptions& options) : a_(options.a), b_(options.b) {
+    const std::vector<std::string> names_b = made_values(b_.graph());
+    const std::set<std::string> known_b(names_b.begin(), names_b.end());
+    common_ = made_values(a_.graph());
+    std::erase_if(common_, [&](const std::string& name) { return !known_b.contains(name); });
+    pairs_ = pair_outputs(a_.graph().outputs, b_.graph().outputs, options);
+    outputs_.resize(pairs_.size());
+  }
 
-CompareResult compare_models(const CompareOptions& options) {
-  Model model_b = read_onnx(options.b);
-  const std::vector<std::string> names_b = made_values(model_b.graph);
-  const std::set<std::string> known_b(names_b.begin(), names_b.end());
+  const Side& a() const { return a_; }
+  const Side& b() const { return b_; }
 
-  CompareResult result;
-  TensorMap values_a;
-  std::vector<Tensor> outputs_a;
-  std::vector<ValueInfo> infos_a;
-  std::vector<std::string> common;
-  {
-    Side a(options.a, read_onnx(options.a), options.input);
-    result.unused = a.inputs.unused;
-    infos_a = a.engine.model().graph.outputs;
-    common = made_values(a.engine.model().graph);
-    std::erase_if(common, [&](const std::string& name) { return !known_b.contains(name); });
-    Hooks hooks;
-    for (const std::string& name : common) {
-      hooks.add(name, [&](const std::string& value, const Tensor& tensor) -> std::optional<Tensor> {
+  void update(const TensorMap& inputs_a, const TensorMap& inputs_b) {
+    TensorMap values;
+    Hooks hooks_a;
+    for (const std::string& name : common_) {
+      hooks_a.add(name, [&](const std::string& value, const Tensor& tensor) -> std::optional<Tensor> {
         if (is_number(tensor.type())) {
-          values_a.insert_or_assign(value, Tensor::copy_bytes(tensor.type(), tensor.shape(), tensor.bytes()));
+          values.insert_or_assign(value, Tensor::copy_bytes(tensor.type(), tensor.shape(), tensor.bytes()));
         }
         return std::nullopt;
       });
     }
-    outputs_a = a.run(options.a, hooks);
-  }
-
-  Side b(options.b, std::move(model_b), options.input);
-  for (const std::string& name : b.inputs.unused) {
-    if (std::ranges::find(result.unused, name) == result.unused.end()) result.unused.push_back(name);
-  }
-  std::map<std::string, ValueDifference> rows;
-  Hooks hooks;
-  for (const std::string& name : common) {
-    if (!values_a.contains(name)) continue;
-    hooks.add(name, [&](const std::string& value, const Tensor& tensor) -> std::optional<Tensor> {
-      const Tensor& reference = values_a.at(value);
-      if (is_number(tensor.type()) && tensor.shape() == reference.shape()) {
-        rows.insert_or_assign(value, compare_values(value, tensor, reference));
-      }
-      return std::nullopt;
-    });
-  }
-  const std::vector<ValueInfo>& infos_b = b.engine.model().graph.outputs;
-  const std::vector<size_t> pairs = pair_outputs(infos_a, infos_b, options);
-  const std::vector<Tensor> outputs_b = b.run(options.b, hooks);
-
-  for (const std::string& name : common) {
-    if (const auto it = rows.find(name); it != rows.end()) result.values.push_back(it->second);
-  }
-  for (size_t i = 0; i < outputs_a.size(); ++i) {
-    const Tensor &x = outputs_b[pairs[i]], &y = outputs_a[i];
-    if (x.shape() != y.shape() || !is_number(x.type()) || !is_number(y.type())) {
-      fail(ErrorCode::InvalidInput, infos_a[i].name, "the output is {} {} in A but {} {} in B", name_of(y.type()),
-           to_string(y.shape()), name_of(x.type()), to_string(x.shape()));
+    const std::vector<Tensor> outputs_a = a_.run(inputs_a, hooks_a);
+    Hooks hooks_b;
+    for (const std::string& name : common_) {
+      if (!values.contains(name)) continue;
+      hooks_b.add(name, [&](const std::string& value, const Tensor& tensor) -> std::optional<Tensor> {
+        const Tensor& reference = values.at(value);
+        if (is_number(tensor.type()) && tensor.shape() == reference.shape()) {
+          values_[value].update(tensor, reference);
+        }
+        return std::nullopt;
+      });
     }
-    result.outputs.push_back(compare_values(infos_a[i].name, x, y));
+    const std::vector<Tensor> outputs_b = b_.run(inputs_b, hooks_b);
+    for (size_t i = 0; i < outputs_a.size(); ++i) {
+      const Tensor &x = outputs_b[pairs_[i]], &y = outputs_a[i];
+      if (x.shape() != y.shape() || !is_number(x.type()) || !is_number(y.type())) {
+        fail(ErrorCode::InvalidInput, a_.graph().outputs[i].name, "the output is {} {} in A but {} {} in B",
+             name_of(y.type()), to_string(y.shape()), name_of(x.type()), to_string(x.shape()));
+      }
+      outputs_[i].update(x, y);
+    }
   }
-  for (const auto* rows_in_order : {&result.values, &result.outputs}) {
-    const auto it = std::ranges::find_if(*rows_in_order, &ValueDifference::differs);
-    if (it != rows_in_order->end() && !result.first_difference) result.first_difference = it->name;
+
+  CompareResult result() const {
+    CompareResult result;
+    for (const std::string& name : common_) {
+      if (const auto it = values_.find(name); it != values_.end()) result.values.push_back(it->second.row(name));
+    }
+    for (size_t i = 0; i < outputs_.size(); ++i) {
+      result.outputs.push_back(outputs_[i].row(a_.graph().outputs[i].name));
+    }
+    for (const auto* rows_in_order : {&result.values, &result.outputs}) {
+      const auto it = std::ranges::find_if(*rows_in_order, &ValueDifference::differs);
+      if (it != rows_in_order->end() && !result.first_difference) result.first_difference = it->name;
+    }
+    return result;
   }
-  return result;
+
+ private:
+  Side a_;
+  Side b_;
+  std::vector<std::string> common_;  ///< made by both, in A's order
+  std::vector<size_t> pairs_;
+  std::map<std::string, Difference> values_;
+  std::vector<Difference> outputs_;
+};
+
+}  // namespace
+
+CompareResult compare_models(const CompareOptions& options) {
+  if (!options.input.empty() && !options.data.empty()) {
+    fail(ErrorCode::InvalidConfig, "", "give either --input or --data");
+  }
+  Comparison comparison(options);
+  const Graph &a = comparison.a().graph(), &b = comparison.b().graph();
+  if (options.data.empty()) {
+    const RunInputs for_a = comparison.a().named([&] { return read_run_inputs(options.input, a); });
+    const RunInputs for_b = comparison.b().named([&] { return read_run_inputs(options.input, b); });
+    comparison.update(for_a.values, for_b.values);
+    CompareResult result = comparison.result();
+    result.unused = for_a.unused;
+    std::ranges::copy_if(for_b.unused, std::back_inserter(result.unused), [&](const std::string& name) {
+      return std::ranges::find(for_a.unused, name) == for_a.unused.end();
+    });
+    return result;
+  }
+  const auto open = [&](const Side& side) {
+    return side.named([&] {
+      return open_dataset(options.data, side.graph().required_inputs(), DatasetOptions{options.limit});
+    });
+  };
+  const std::unique_ptr<Dataset> for_a = open(comparison.a()), for_b = open(comparison.b());
+  const int64_t batch = batch_for(b, batch_for(a, options.batch, *for_a), *for_b);
+  options.progress->begin("comparing", for_a->size());
+  for (int64_t first = 0; first < for_a->size(); first += batch) {
+    const int64_t count = std::min(batch, for_a->size() - first);
+    comparison.update(for_a->read(first, count).inputs, for_b->read(first, count).inputs);
+    options.progress->at(first + count);
+  }
+  options.progress->end();
+  return comparison.result();
 }
 
 nlohmann::ordered_json to_json(const CompareResult& result) {

@@ -5,6 +5,8 @@
 #include <string>
 #include <vector>
 
+#include "base/progress.h"
+
 namespace kaon {
 
 /// From this SQNR on a difference counts as float noise: float32 sums in another order stay above it.
@@ -13,7 +15,11 @@ inline constexpr double kNoiseDb = 100;
 struct CompareOptions {
   std::filesystem::path a;  ///< the reference
   std::filesystem::path b;
-  std::filesystem::path input;  ///< .npz or test-data folder, for both
+  std::filesystem::path input;  ///< .npz or test-data folder, for both: one run; or …
+  std::filesystem::path data;   ///< … samples, run batch by batch
+  int64_t limit = 0;            ///< of `data`; 0 = all
+  int64_t batch = 8;
+  Progress* progress = &no_progress();
 };
 
 /// How far a value of B is from that of A.

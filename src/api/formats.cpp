@@ -2,6 +2,8 @@
 
 #include <nlohmann/json.hpp>
 
+#include "numerics/tensor_spec.h"
+
 namespace kaon {
 
 namespace {
@@ -13,18 +15,6 @@ std::string kind_name(FormatKind kind) {
     case FormatKind::Block: return "block";
   }
   fail(ErrorCode::Internal, "format", "kind {} has no name", static_cast<int>(kind));
-}
-
-std::string scale_name(ScaleType type) {
-  switch (type) {
-    case ScaleType::Float32: return "float32";
-    case ScaleType::Float16: return "float16";
-    case ScaleType::BFloat16: return "bfloat16";
-    case ScaleType::PowerOfTwo: return "power_of_two";
-    case ScaleType::E8M0: return "e8m0";
-    case ScaleType::E4M3: return "e4m3";
-  }
-  fail(ErrorCode::Internal, "format", "scale type {} has no name", static_cast<int>(type));
 }
 
 FormatInfo describe(const Format& format) {
@@ -45,7 +35,7 @@ FormatInfo describe(const Format& format) {
   if (is_block) {
     info.element = format.element;
     info.block = format.block;
-    info.scale = scale_name(format.scale);
+    info.scale = enum_name(format.scale);
   }
   if (format.onnx_type != 0) info.onnx_type = format.onnx_type;
   return info;

@@ -7,6 +7,7 @@
 namespace kaon {
 
 void Context::result(const nlohmann::ordered_json& document, const std::function<void(std::ostream&)>& print) {
+  bar_.hide();
   // Names in a model may hold any bytes; invalid UTF-8 becomes U+FFFD instead of an exception.
   const auto text = [&] { return document.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + '\n'; };
   if (flags_.json == "-") {

@@ -1,11 +1,12 @@
 #pragma once
 #include <cstdint>
 #include <functional>
+#include <iostream>
 #include <nlohmann/json_fwd.hpp>
-#include <ostream>
 #include <string>
 
 #include "base/error.h"
+#include "cli/progress_bar.h"
 
 namespace kaon {
 
@@ -21,20 +22,26 @@ struct CommonFlags {
 /// What a verb at work knows of the command line, and where its words go: results to stdout, all else to stderr.
 class Context {
  public:
-  Context(const CommonFlags& flags, std::ostream& out, std::ostream& err) : flags_(flags), out_(out), err_(err) {}
+  Context(const CommonFlags& flags, std::ostream& out, std::ostream& err)
+      : flags_(flags), out_(out), err_(err), bar_(err, &err == &std::cerr ? stderr_width() : 0) {}
 
   uint64_t seed() const { return flags_.seed; }
 
   /// A line on stderr; -q silences it.
   template <typename... Args>
   void note(fmt::format_string<Args...> format, Args&&... args) {
-    if (!flags_.quiet) err_ << fmt::format(format, std::forward<Args>(args)...) << '\n';
+    if (flags_.quiet) return;
+    bar_.hide();
+    err_ << fmt::format(format, std::forward<Args>(args)...) << '\n';
   }
   /// A line on stderr that only -v shows.
   template <typename... Args>
   void detail(fmt::format_string<Args...> format, Args&&... args) {
     if (flags_.verbose) note(format, std::forward<Args>(args)...);
   }
+
+  /// Draws long work on stderr; -q silences it.
+  Progress& progress() { return flags_.quiet ? no_progress() : bar_; }
 
   /// The verb's result, once: `document` where --json asked for it, and what `print` writes unless that went to stdout.
   void result(const nlohmann::ordered_json& document, const std::function<void(std::ostream&)>& print);
@@ -43,6 +50,7 @@ class Context {
   CommonFlags flags_;
   std::ostream& out_;
   std::ostream& err_;
+  ProgressBar bar_;
 };
 
 }  // namespace kaon

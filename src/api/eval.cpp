@@ -1,0 +1,72 @@
+#include "api/eval.h"
+
+#include <memory>
+#include <nlohmann/json.hpp>
+
+#include "base/error.h"
+#include "base/memory_usage.h"
+#include "data/dataset.h"
+#include "engine/engine.h"
+#include "eval/evaluate.h"
+#include "io/onnx/onnx.h"
+#include "quant/simulate.h"
+
+namespace kaon {
+
+std::vector<std::string> usual_metrics(const Dataset& data, bool has_reference) {
+  std::vector<std::string> metrics;
+  if (data.has_labels()) metrics = {"top1", "loss"};
+  if (has_reference) metrics.insert(metrics.end(), {"sqnr_db", "agreement"});
+  if (metrics.empty()) {
+    fail(ErrorCode::InvalidConfig, "", "nothing to measure: the data has no labels; give --reference or a scheme");
+  }
+  return metrics;
+}
+
+EvalReport eval_model(const EvalOptions& options) {
+  if (options.data.data.empty()) fail(ErrorCode::InvalidConfig, "", "nothing to evaluate on: give --data");
+  const bool quantized = !options.quant.scheme.empty() || !options.quant.config.empty();
+  const Model model = read_onnx(options.model);
+  EvalReport report;
+  std::unique_ptr<Engine> engine;
+  std::unique_ptr<Engine> reference;
+  if (!options.reference.empty()) reference = std::make_unique<Engine>(read_onnx(options.reference));
+  if (quantized) {
+    const Config config = config_of(options.quant);
+    const QuantizedModel simulated = quantize_for(options.model, model, config, options.data, *options.progress);
+    report.skipped = simulated.skipped;
+    if (reference == nullptr) reference = std::make_unique<Engine>(simulated.model);
+    engine = std::make_unique<Engine>(simulate(simulated));
+  } else {
+    engine = std::make_unique<Engine>(model);
+  }
+  const std::unique_ptr<Dataset> data = open_data(options.data, model.graph);
+  std::vector<std::string> metrics = options.metrics;
+  if (metrics.empty()) metrics = usual_metrics(*data, reference != nullptr);
+  bool compared = false;
+  for (const std::string& metric : metrics) compared = compared || needs_reference(metric);
+  EvalSettings settings;
+  settings.batch = options.data.batch;
+  settings.progress = options.progress;
+  const EvalResult result = evaluate(*engine, *data, metrics, compared ? reference.get() : nullptr, settings);
+  report.samples = result.samples;
+  report.metrics = result.metrics;
+  report.seconds = result.seconds;
+  report.peak_mb = peak_memory_mb();
+  return report;
+}
+
+nlohmann::ordered_json metrics_json(const Metrics& metrics) {
+  nlohmann::ordered_json json = nlohmann::ordered_json::object();
+  for (const auto& [name, value] : metrics) json[name] = value;
+  return json;
+}
+
+nlohmann::ordered_json to_json(const EvalReport& report) {
+  return {{"samples", report.samples},
+          {"metrics", metrics_json(report.metrics)},
+          {"seconds", report.seconds},
+          {"peak_mb", report.peak_mb}};
+}
+
+}  // namespace kaon

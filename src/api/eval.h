@@ -1,0 +1,40 @@
+#pragma once
+#include <filesystem>
+#include <nlohmann/json_fwd.hpp>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "api/quant_options.h"
+
+namespace kaon {
+
+using Metrics = std::vector<std::pair<std::string, double>>;
+
+struct EvalOptions {
+  std::filesystem::path model;
+  QuantOptions quant;  ///< with a scheme or config, the quantized model is evaluated, and the float one is its reference
+  DataOptions data;
+  std::vector<std::string> metrics;  ///< empty: usual_metrics()
+  std::filesystem::path reference;   ///< another model to compare with
+  Progress* progress = &no_progress();
+};
+
+struct EvalReport {
+  int64_t samples = 0;
+  Metrics metrics;
+  double seconds = 0;  ///< of the evaluation alone
+  double peak_mb = 0;
+  std::vector<Skipped> skipped;
+};
+
+/// What is measured where nobody said: top1 and loss with labels, sqnr_db and agreement with a reference.
+std::vector<std::string> usual_metrics(const Dataset& data, bool has_reference);
+
+EvalReport eval_model(const EvalOptions& options);
+
+nlohmann::ordered_json to_json(const EvalReport& report);
+/// Numbers that are not finite become null.
+nlohmann::ordered_json metrics_json(const Metrics& metrics);
+
+}  // namespace kaon

@@ -1,0 +1,86 @@
+#include "api/quant_options.h"
+
+#include <charconv>
+
+#include "base/error.h"
+#include "data/dataset.h"
+#include "quant/observer.h"
+#include "quant/quantize.h"
+
+namespace kaon {
+namespace {
+
+/// "name" or "name:option=value,option=value".
+ObserverConfig parse_observer(const std::string& text) {
+  ObserverConfig observer;
+  const size_t colon = text.find(':');
+  observer.name = text.substr(0, colon);
+  size_t at = colon == std::string::npos ? text.size() : colon + 1;
+  while (at < text.size()) {
+    const size_t end = std::min(text.find(',', at), text.size());
+    const std::string item = text.substr(at, end - at);
+    const size_t equals = item.find('=');
+    double value = 0;
+    const char* last = item.data() + item.size();
+    const auto [stop, error] =
+        std::from_chars(item.data() + std::min(equals, item.size() - 1) + 1, last, value);
+    if (equals == std::string::npos || error != std::errc() || stop != last) {
+      fail(ErrorCode::InvalidConfig, "--observer", "'{}' is not of the form option=number", item);
+    }
+    observer.options[item.substr(0, equals)] = value;
+    at = end + 1;
+  }
+  make_observer(observer, TensorSpec{}, "--observer");
+  return observer;
+}
+
+DatasetOptions limited(int64_t limit) {
+  DatasetOptions options;
+  options.limit = limit;
+  return options;
+}
+
+}  // namespace
+
+Config config_of(const QuantOptions& options) {
+  if (options.scheme.empty() == options.config.empty()) {
+    fail(ErrorCode::InvalidConfig, "", "give either a scheme (`kaon schemes` lists them) or a config file");
+  }
+  Config config = options.scheme.empty() ? read_config(options.config.string()) : scheme_config(options.scheme);
+  if (!options.layout.empty()) set_layout(config, enum_value<Layout>(options.layout, "--layout"));
+  if (!options.observer.empty()) set_observer(config, parse_observer(options.observer));
+  config.exclude.insert(config.exclude.end(), options.exclude.begin(), options.exclude.end());
+  return config;
+}
+
+std::string config_name(const QuantOptions& options) {
+  return options.scheme.empty() ? options.config.stem().string() : options.scheme;
+}
+
+std::unique_ptr<Dataset> open_data(const DataOptions& options, const Graph& graph) {
+  if (options.data.empty()) return nullptr;
+  return open_dataset(options.data, graph.required_inputs(), limited(options.limit));
+}
+
+std::unique_ptr<Dataset> open_calibration(const DataOptions& options, const Graph& graph) {
+  if (!options.calib.empty()) {
+    return open_dataset(options.calib, graph.required_inputs(), limited(options.calib_limit));
+  }
+  if (options.data.empty()) return nullptr;
+  return open_dataset(options.data, graph.required_inputs(),
+                      limited(options.calib_limit > 0 ? options.calib_limit : options.limit));
+}
+
+QuantizedModel quantize_for(const std::filesystem::path& path, const Model& model, const Config& config,
+                            const DataOptions& data, Progress& progress) try {
+  const std::unique_ptr<Dataset> calibration =
+      needs_calibration(config) ? open_calibration(data, model.graph) : nullptr;
+  QuantizeSettings settings;
+  settings.batch = data.batch;
+  settings.progress = &progress;
+  return quantize(model, config, calibration.get(), settings);
+} catch (const Error& error) {
+  throw Error(error.code(), error.what(), path.string());
+}
+
+}  // namespace kaon

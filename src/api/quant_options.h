@@ -1,0 +1,48 @@
+#pragma once
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/progress.h"
+#include "graph/dataset.h"
+#include "quant/quantizer.h"
+#include "quant/schemes.h"
+
+namespace kaon {
+
+/// What the verbs that quantize are told about it.
+struct QuantOptions {
+  std::string scheme;             ///< either this …
+  std::filesystem::path config;   ///< … or this
+  std::string observer;           ///< "" = as the config says; "percentile" or "percentile:percentile=99.9"
+  std::vector<std::string> exclude;
+  std::string layout;             ///< "" = as the config says; "u8s8", "s8s8", "u8u8"
+};
+
+/// What they are told about data.
+struct DataOptions {
+  std::filesystem::path data;    ///< to evaluate on
+  std::filesystem::path calib;   ///< to calibrate on; where empty, `data` serves
+  int64_t limit = 0;             ///< samples of `data`; 0 = all
+  int64_t calib_limit = 0;       ///< samples of `calib`; 0 = all
+  int64_t batch = 8;
+};
+
+/// The config that the options ask for. Throws InvalidConfig where they name none, or two.
+Config config_of(const QuantOptions& options);
+
+/// A name for the config in tables and JSON: its scheme, or the file's name.
+std::string config_name(const QuantOptions& options);
+
+/// Null where no `data` is named.
+std::unique_ptr<Dataset> open_data(const DataOptions& options, const Graph& graph);
+/// The samples to calibrate on: `calib`, else `data`, else null.
+std::unique_ptr<Dataset> open_calibration(const DataOptions& options, const Graph& graph);
+
+/// Reads nothing that `config` does not need: calibrates only where it asks for it. Errors name `path`.
+QuantizedModel quantize_for(const std::filesystem::path& path, const Model& model, const Config& config,
+                            const DataOptions& data, Progress& progress);
+
+}  // namespace kaon

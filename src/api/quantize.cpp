@@ -1,0 +1,88 @@
+#include "api/quantize.h"
+
+#include <chrono>
+#include <nlohmann/json.hpp>
+
+#include "base/atomic_file.h"
+#include "base/error.h"
+#include "base/memory_usage.h"
+#include "engine/engine.h"
+#include "eval/evaluate.h"
+#include "export/export.h"
+#include "io/onnx/onnx.h"
+#include "quant/describe.h"
+#include "quant/simulate.h"
+
+namespace kaon {
+namespace {
+
+void measure(const QuantizedModel& quantized, const QuantizeCall& call, QuantizeReport& report) {
+  const std::unique_ptr<Dataset> data = open_data(call.data, quantized.model.graph);
+  if (data == nullptr) return;
+  EvalSettings settings;
+  settings.batch = call.data.batch;
+  settings.progress = call.progress;
+  Engine exact(quantized.model);
+  Engine simulated(simulate(quantized));
+  if (data->has_labels()) {
+    report.metrics_before = evaluate(exact, *data, usual_metrics(*data, false), nullptr, settings).metrics;
+  }
+  report.metrics_after = evaluate(simulated, *data, usual_metrics(*data, true), &exact, settings).metrics;
+}
+
+}  // namespace
+
+QuantizeReport quantize_file(const QuantizeCall& call) {
+  const auto start = std::chrono::steady_clock::now();
+  if (call.output.empty()) fail(ErrorCode::InvalidConfig, "", "nowhere to write to: give -o OUT.onnx");
+  QuantizeReport report;
+  const Config config = config_of(call.quant);
+  report.scheme = config_name(call.quant);
+  report.calib_unused = !call.data.calib.empty() && !needs_calibration(config);
+  const Model model = read_onnx(call.model, &report.bytes_before);
+  const QuantizedModel quantized = quantize_for(call.model, model, config, call.data, *call.progress);
+  ExportOptions options;
+  options.fake = call.fake;
+  const Exported exported = export_onnx(quantized, options);
+  measure(quantized, call, report);
+
+  write_onnx(exported.model, call.output);
+  AtomicFile sidecar(call.output.string() + ".json");
+  sidecar.write(sidecar_json(quantized, exported).dump(1) + "\n");
+  sidecar.commit();
+
+  report.layers = quantized.quantized_layers();
+  report.quantizers = std::ssize(quantized.quantizers);
+  for (const std::string& file : {call.output.string(), call.output.string() + ".data"}) {
+    if (std::filesystem::exists(file)) report.bytes_after += static_cast<int64_t>(std::filesystem::file_size(file));
+  }
+  report.calibration = quantized.calibration;
+  report.skipped = quantized.skipped;
+  report.notes = exported.notes;
+  report.description = describe(quantized);
+  report.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  report.peak_mb = peak_memory_mb();
+  return report;
+}
+
+nlohmann::ordered_json to_json(const QuantizeReport& report) {
+  const auto metrics = [](const Metrics& values) {
+    return values.empty() ? nlohmann::ordered_json(nullptr) : metrics_json(values);
+  };
+  auto skipped = nlohmann::ordered_json::array();
+  for (const Skipped& skip : report.skipped) skipped.push_back({{"layer", skip.layer}, {"reason", skip.reason}});
+  return {{"scheme", report.scheme},
+          {"layers", std::ssize(report.layers)},
+          {"quantizers", report.quantizers},
+          {"bytes_before", report.bytes_before},
+          {"bytes_after", report.bytes_after},
+          {"calibration", {{"samples", report.calibration.samples}, {"seconds", report.calibration.seconds}}},
+          {"metrics_before", metrics(report.metrics_before)},
+          {"metrics_after", metrics(report.metrics_after)},
+          {"seconds", report.seconds},
+          {"peak_mb", report.peak_mb},
+          {"skipped", std::move(skipped)},
+          {"notes", report.notes}};
+}
+
+}  // namespace kaon

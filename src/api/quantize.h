@@ -1,0 +1,43 @@
+#pragma once
+#include <filesystem>
+#include <nlohmann/json_fwd.hpp>
+#include <string>
+#include <vector>
+
+#include "api/eval.h"
+#include "api/quant_options.h"
+
+namespace kaon {
+
+struct QuantizeCall {
+  std::filesystem::path model;
+  std::filesystem::path output;  ///< the .onnx to write; its sidecar is named like it with ".json" behind
+  QuantOptions quant;
+  DataOptions data;
+  bool fake = false;  ///< store what ONNX has no type for as float
+  Progress* progress = &no_progress();
+};
+
+struct QuantizeReport {
+  std::string scheme;
+  std::vector<std::string> layers;  ///< those with at least one quantizer; JSON gives their number
+  int64_t quantizers = 0;
+  int64_t bytes_before = 0;
+  int64_t bytes_after = 0;
+  CalibrationReport calibration;
+  bool calib_unused = false;  ///< calibration data was given, but the scheme learns nothing from data
+  Metrics metrics_before;     ///< empty without `data`
+  Metrics metrics_after;
+  double seconds = 0;
+  double peak_mb = 0;
+  std::vector<Skipped> skipped;
+  std::vector<std::string> notes;  ///< about the file
+  std::string description;         ///< the quantized model, layer by layer
+};
+
+/// Quantizes a file into a file. The output appears whole or not at all.
+QuantizeReport quantize_file(const QuantizeCall& call);
+
+nlohmann::ordered_json to_json(const QuantizeReport& report);
+
+}  // namespace kaon

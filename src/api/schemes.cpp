@@ -1,0 +1,52 @@
+#include "api/schemes.h"
+
+#include <nlohmann/json.hpp>
+
+#include "export/export.h"
+#include "quant/schemes.h"
+
+namespace kaon {
+namespace {
+
+std::string text_of(const SlotRule& slot) { return slot.spec ? describe(*slot.spec) : ""; }
+
+}  // namespace
+
+std::vector<SchemeInfo> list_schemes() {
+  std::vector<SchemeInfo> infos;
+  for (const auto& [name, scheme] : schemes().items()) {
+    SchemeInfo info;
+    info.name = name;
+    info.summary = scheme.summary;
+    info.strategy = enum_name(strategy_of(scheme.rule));
+    info.weight = text_of(scheme.rule.weight);
+    info.input = text_of(scheme.rule.input);
+    info.output = text_of(scheme.rule.output);
+    info.bias = scheme.rule.bias.spec ? "int32, input scale · weight scale" : "";
+    info.needs_data = strategy_of(scheme.rule) == Strategy::Static;
+    if (onnx_has(format(scheme.rule.weight.spec->format))) info.exports.emplace_back("onnx");
+    infos.push_back(std::move(info));
+  }
+  return infos;
+}
+
+nlohmann::ordered_json to_json(const std::vector<SchemeInfo>& schemes) {
+  const auto or_null = [](const std::string& text) {
+    return text.empty() ? nlohmann::ordered_json(nullptr) : nlohmann::ordered_json(text);
+  };
+  auto rows = nlohmann::ordered_json::array();
+  for (const SchemeInfo& info : schemes) {
+    rows.push_back({{"name", info.name},
+                    {"summary", info.summary},
+                    {"strategy", info.strategy},
+                    {"weight", or_null(info.weight)},
+                    {"input", or_null(info.input)},
+                    {"output", or_null(info.output)},
+                    {"bias", or_null(info.bias)},
+                    {"needs_data", info.needs_data},
+                    {"exports", info.exports}});
+  }
+  return rows;
+}
+
+}  // namespace kaon

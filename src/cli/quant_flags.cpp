@@ -1,0 +1,44 @@
+#include "cli/quant_flags.h"
+
+#include <CLI/App.hpp>
+
+#include "cli/context.h"
+
+namespace kaon {
+
+void declare_quant_flags(CLI::App& app, QuantOptions& options) {
+  auto* scheme = app.add_option("--scheme", options.scheme, "a preset; `kaon schemes` lists them")->type_name("S");
+  app.add_option("--config", options.config, "a config file, for all that a scheme does not say")
+      ->type_name("F.json")
+      ->excludes(scheme);
+  app.add_option("--observer", options.observer,
+                 "how ranges of activations are learned: min_max, percentile, mse, entropy …; options as in "
+                 "percentile:percentile=99.9")
+      ->type_name("NAME");
+  app.add_option("--exclude", options.exclude, "layers that stay float (repeatable)")
+      ->type_name("GLOB")
+      ->allow_extra_args(false);
+  app.add_option("--layout", options.layout, "integer types of static int8: u8s8 (default), s8s8 or u8u8")
+      ->type_name("L");
+}
+
+void declare_data_flags(CLI::App& app, DataOptions& options) {
+  app.add_option("--data", options.data, "data to evaluate on: .npz, .npy, .pt, a test-data folder or a .json")
+      ->type_name("D");
+  app.add_option("--calib", options.calib, "data to calibrate on (default: --data)")->type_name("D");
+  app.add_option("--limit", options.limit, "use so many samples of --data at most")
+      ->check(CLI::PositiveNumber.description(""))
+      ->type_name("N");
+  app.add_option("--calib-limit", options.calib_limit, "use so many samples to calibrate at most")
+      ->check(CLI::PositiveNumber.description(""))
+      ->type_name("N");
+  app.add_option("--batch", options.batch, "samples a run (default: 8)")
+      ->check(CLI::PositiveNumber.description(""))
+      ->type_name("N");
+}
+
+void note_skipped(Context& context, const std::vector<Skipped>& skipped) {
+  for (const Skipped& skip : skipped) context.note("{}: {}", skip.layer, skip.reason);
+}
+
+}  // namespace kaon

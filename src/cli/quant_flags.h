@@ -1,0 +1,19 @@
+#pragma once
+#include "api/quant_options.h"
+
+namespace CLI {
+class App;
+}
+
+namespace kaon {
+
+class Context;
+
+/// The flags of every verb that quantizes: --scheme, --config, --observer, --exclude, --layout.
+void declare_quant_flags(CLI::App& app, QuantOptions& options);
+/// The flags of every verb that reads data: --data, --calib, --limit, --calib-limit, --batch.
+void declare_data_flags(CLI::App& app, DataOptions& options);
+/// One line on stderr for each layer that was not quantized as asked.
+void note_skipped(Context& context, const std::vector<Skipped>& skipped);
+
+}  // namespace kaon

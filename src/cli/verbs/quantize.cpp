@@ -1,0 +1,76 @@
+#include "api/quantize.h"
+
+#include <CLI/App.hpp>
+#include <memory>
+#include <nlohmann/json.hpp>
+
+#include "base/text.h"
+#include "cli/context.h"
+#include "cli/quant_flags.h"
+#include "cli/table.h"
+#include "cli/verb.h"
+
+namespace kaon {
+
+namespace {
+
+void print_report(std::ostream& out, const QuantizeReport& report, const QuantizeCall& call) {
+  using Align = Table::Align;
+  Table table({{""}, {"before", Align::Right}, {"after", Align::Right}});
+  table.add_row({"size", human_bytes(static_cast<double>(report.bytes_before)),
+                 human_bytes(static_cast<double>(report.bytes_after))});
+  table.add_row({"compression", "1",
+                 fmt::format("{:.2f}", static_cast<double>(report.bytes_before) /
+                                           static_cast<double>(report.bytes_after))});
+  for (const auto& [name, value] : report.metrics_after) {
+    std::string before = "–";
+    for (const auto& [earlier, number] : report.metrics_before) {
+      if (earlier == name) before = fmt::format("{:.4f}", number);
+    }
+    table.add_row({name, before, fmt::format("{:.4f}", value)});
+  }
+  table.print(out);
+  out << fmt::format("{}: {} layers, {} quantizers -> {}\n", report.scheme, report.layers.size(), report.quantizers,
+                     call.output.string());
+  if (report.calibration.samples > 0) {
+    out << fmt::format("calibrated on {} samples in {:.2f} s; ", report.calibration.samples,
+                       report.calibration.seconds);
+  }
+  out << fmt::format("{:.2f} s in all, peak memory {:.0f} MiB\n", report.seconds, report.peak_mb);
+}
+
+void quantize_verb(QuantizeCall& call, Context& context) {
+  call.progress = &context.progress();
+  const QuantizeReport report = quantize_file(call);
+  if (report.calib_unused) {
+    context.note("--calib {}: not used, {} learns nothing from data", call.data.calib.string(), report.scheme);
+  }
+  note_skipped(context, report.skipped);
+  for (const std::string& note : report.notes) context.note("{}: {}", call.output.string(), note);
+  context.detail("{}", report.description);
+  context.result(to_json(report), [&](std::ostream& out) { print_report(out, report, call); });
+}
+
+}  // namespace
+
+void register_quantize(Registry<Verb>& verbs) {
+  verbs.add("quantize",
+            {.group = "Quantization",
+             .summary = "quantize a model and write it as ONNX that other runtimes load",
+             .examples = {"kaon quantize model.onnx --scheme w8c -o small.onnx",
+                          "kaon quantize model.onnx --scheme w8a8c --calib calib.json --data val.json -o int8.onnx",
+                          "kaon quantize model.onnx --config mixed.json --calib calib.npz -o mixed.onnx"},
+             .declare = [](CLI::App& app) {
+               auto call = std::make_shared<QuantizeCall>();
+               app.add_option("MODEL", call->model, "the .onnx file")->required();
+               app.add_option("-o,--output", call->output, "the .onnx file to write; OUT.json beside it says how")
+                   ->required()
+                   ->type_name("OUT");
+               declare_quant_flags(app, call->quant);
+               declare_data_flags(app, call->data);
+               app.add_flag("--fake", call->fake, "store what ONNX has no type for as floats");
+               return [call](Context& context) { quantize_verb(*call, context); };
+             }});
+}
+
+}  // namespace kaon

@@ -1,0 +1,198 @@
+"""Is a quantized file of ours as good as the one that ONNX Runtime's own quantizer makes?
+
+accuracy.py KAON MODELS… [--full]
+
+Static int8, per-channel weights, the same calibration images, for min_max, percentile and entropy each. Both files run
+in ONNX Runtime without optimisations. Ours must reach its SQNR against the float model minus 0.5 dB, and its top-1
+minus 0.3 points (CIFAR-10) or 1.0 (ImageNet). Weight-only losses of a language model are compared with an independent
+computation here, and file sizes with their bounds.
+"""
+import json
+import os
+import subprocess
+import sys
+import tempfile
+
+import numpy as np
+import onnx
+import onnxruntime as ort
+from onnxruntime.quantization import CalibrationDataReader, CalibrationMethod, QuantFormat, QuantType, quantize_static
+from PIL import Image
+
+import models
+
+METHODS = {"min_max": CalibrationMethod.MinMax, "percentile": CalibrationMethod.Percentile,
+           "entropy": CalibrationMethod.Entropy}
+LOSSES = {"w8": 1.6173, "w8c": 1.6142, "w4g32": 1.7034, "w4g32s": 1.7812, "w4c": 1.8269}
+failures = []
+
+
+def check(ok, line):
+    print(("ok    " if ok else "WRONG ") + line, flush=True)
+    if not ok:
+        failures.append(line)
+
+
+def cifar(path, first, count):
+    raw = np.fromfile(path, np.uint8).reshape(-1, 3073)[first:first + count]
+    x = raw[:, 1:].reshape(-1, 3, 32, 32).astype(np.float32) / np.float32(255)
+    mean, std = np.array([.485, .456, .406], np.float32), np.array([.229, .224, .225], np.float32)
+    return (x - mean[:, None, None]) / std[:, None, None], raw[:, 0].astype(np.int64)
+
+
+def imagenet(folder, kind, count):
+    labels = dict(line.split("\t") for line in open(f"{folder}/{kind}_labels.txt").read().splitlines())
+    names = sorted(os.listdir(f"{folder}/{kind}"))[:count]
+    images = []
+    for name in names:
+        image = np.asarray(Image.open(f"{folder}/{kind}/{name}").convert("RGB"), np.float32)
+        top, left = (image.shape[0] - 224) // 2, (image.shape[1] - 224) // 2
+        images.append((image[top:top + 224, left:left + 224].transpose(2, 0, 1) - 127.5) / 127.5)
+    return np.stack(images), np.array([int(labels[name]) for name in names], np.int64)
+
+
+class Reader(CalibrationDataReader):
+    def __init__(self, name, x):
+        self.items = iter([{name: x[i:i + 1]} for i in range(len(x))])
+
+    def get_next(self):
+        return next(self.items, None)
+
+
+def logits(path, name, x, batch=50):
+    running = models.session(path)
+    return np.concatenate([running.run(None, {name: x[i:i + batch]})[0] for i in range(0, len(x), batch)])
+
+
+def sqnr(x, reference):
+    return 10 * np.log10(np.square(reference).sum() / np.square(x - reference).sum())
+
+
+def kaon_quantize(kaon, *words):
+    done = subprocess.run([kaon, "quantize", *words, "--json", "-q"], capture_output=True, text=True)
+    if done.returncode != 0:
+        raise SystemExit(f"kaon quantize {' '.join(words)}: {done.stderr}")
+    return json.loads(done.stdout)
+
+
+def compare_static(kaon, model, calibration, x, labels, slack, work, size_bound):
+    name = models.session(model).get_inputs()[0].name
+    stem = os.path.basename(model).split("_")[0]
+    exact = logits(model, name, x)
+    print(f"      {stem}: float top-1 {np.mean(exact.argmax(1) == labels):.4f} on {len(x)} images")
+    np.savez(f"{work}/calib.npz", **{name: calibration})
+    for observer, method in METHODS.items():
+        theirs, ours = f"{work}/theirs.onnx", f"{work}/ours.onnx"
+        quantize_static(model, theirs, Reader(name, calibration), quant_format=QuantFormat.QDQ, per_channel=True,
+                        activation_type=QuantType.QUInt8, weight_type=QuantType.QInt8, calibrate_method=method)
+        report = kaon_quantize(kaon, model, "--scheme", "w8a8c", "--observer", observer, "--calib",
+                               f"{work}/calib.npz", "-o", ours)
+        a, b = logits(theirs, name, x), logits(ours, name, x)
+        top = [np.mean(y.argmax(1) == labels) for y in (a, b)]
+        db = [sqnr(y, exact) for y in (a, b)]
+        check(db[1] >= db[0] - 0.5 and top[1] >= top[0] - slack,
+              f"{stem} {observer}: ours {db[1]:.2f} dB, top-1 {top[1]:.4f}; ONNX Runtime's {db[0]:.2f} dB, {top[0]:.4f}")
+        if observer == "min_max":
+            share = report["bytes_after"] / os.path.getsize(model)
+            check(share <= size_bound, f"{stem}: the file is {share:.3f} of the float one, at most {size_bound}")
+
+
+def rounded(w, scheme):
+    """The weight [K, N] after quantizing, written once more from the definitions."""
+    if scheme == "w8":
+        scale = np.abs(w).max() / np.float32(127)
+        return np.clip(np.rint(w / scale), -128, 127) * scale
+    if scheme in ("w8c", "w4c"):
+        top = np.float32(127 if scheme == "w8c" else 7)
+        scale = np.abs(w).max(0) / top
+        return np.clip(np.rint(w / scale), -top - 1, top) * scale
+    groups = w.reshape(-1, 32, w.shape[1]) if w.shape[0] % 32 == 0 else None
+    if groups is None:
+        padded = np.full((-(-w.shape[0] // 32) * 32, w.shape[1]), np.nan, np.float32)
+        padded[:w.shape[0]] = w
+        groups = padded.reshape(-1, 32, w.shape[1])
+    if scheme == "w4g32s":
+        scale = np.nanmax(np.abs(groups), 1, keepdims=True) / np.float32(7)
+        out = np.clip(np.rint(groups / scale), -8, 7) * scale
+    else:
+        low, high = np.minimum(np.nanmin(groups, 1, keepdims=True), 0), np.maximum(np.nanmax(groups, 1, keepdims=True), 0)
+        scale = (high - low) / np.float32(15)
+        zero = np.clip(np.rint(-low / scale), 0, 15)
+        out = (np.clip(np.rint(groups / scale) + zero, 0, 15) - zero) * scale
+    return out.reshape(-1, w.shape[1])[:w.shape[0]].astype(np.float32)
+
+
+def loss(path, ids, labels):
+    running = models.session(path)
+    total = 0.0
+    for i in range(0, len(ids), 16):
+        y = running.run(None, {"input_ids": ids[i:i + 16]})[0].astype(np.float64)
+        y -= y.max(-1, keepdims=True)
+        picked = np.take_along_axis(y, labels[i:i + 16, :, None], -1)[..., 0]
+        total += (np.log(np.exp(y).sum(-1)) - picked).sum()
+    return total / labels.size
+
+
+def compare_language_model(kaon, model, data, work):
+    arrays = np.load(data)
+    ids, labels = arrays["input_ids"], arrays["labels"]
+    for scheme, stated in LOSSES.items():
+        graph = onnx.load(model)
+        constants = {i.name: i for i in graph.graph.initializer}
+        float_bytes = 0
+        for node in graph.graph.node:
+            if node.op_type == "MatMul" and node.input[1] in constants:
+                tensor = constants[node.input[1]]
+                w = onnx.numpy_helper.to_array(tensor)
+                float_bytes += w.nbytes
+                tensor.CopyFrom(onnx.numpy_helper.from_array(np.ascontiguousarray(rounded(w, scheme)), tensor.name))
+        onnx.save(graph, f"{work}/independent.onnx")
+        report = kaon_quantize(kaon, model, "--scheme", scheme, "-o", f"{work}/lm.onnx", "--data", data)
+        independent, exported = loss(f"{work}/independent.onnx", ids, labels), loss(f"{work}/lm.onnx", ids, labels)
+        simulated = report["metrics_after"]["loss"]
+        agree = max(abs(simulated - stated), abs(simulated - independent), abs(exported - independent))
+        check(report["layers"] == 36 and agree <= 0.002,
+              f"stories260K {scheme}: loss {simulated:.4f}, in ONNX Runtime {exported:.4f}, computed independently "
+              f"{independent:.4f}, stated {stated}")
+        if scheme == "w4g32":
+            codes = sum(t.ByteSize() for t in onnx.load(f"{work}/lm.onnx").graph.initializer
+                        if t.data_type == onnx.TensorProto.UINT4) \
+                + sum(t.ByteSize() for t in onnx.load(f"{work}/lm.onnx").graph.initializer if t.name.endswith("scale"))
+            check(codes <= 0.17 * float_bytes, f"stories260K w4g32: weights take {codes / float_bytes:.3f} of float")
+
+
+def compare_sizes(kaon, model, calibration, work):
+    """4-bit groups on a CNN are never larger than int8."""
+    name = models.session(model).get_inputs()[0].name
+    np.savez(f"{work}/calib.npz", **{name: calibration[:2]})
+    size = {scheme: kaon_quantize(kaon, model, "--scheme", scheme, "-o", f"{work}/s.onnx")["bytes_after"]
+            for scheme in ("w8c", "w4g32")}
+    check(size["w4g32"] <= size["w8c"], f"{os.path.basename(model)}: w4g32 {size['w4g32']} bytes, w8c {size['w8c']}")
+
+
+def main():
+    full = "--full" in sys.argv
+    kaon, *folders = [word for word in sys.argv[1:] if word != "--full"]
+    root = next((f for f in folders if os.path.exists(f"{f}/../data/cifar10/test_batch.bin")), None)
+    if root is None:
+        print("no real models beside the checkout: nothing compared")
+        return 0
+    data = f"{root}/../data"
+    with tempfile.TemporaryDirectory() as work:
+        batch = f"{data}/cifar10/test_batch.bin"
+        calibration, _ = cifar(batch, 0, 100)
+        x, labels = cifar(batch, 0, 10000 if full else 2000)
+        for stem in ("resnet20", "resnet56"):
+            compare_static(kaon, f"{root}/{stem}_cifar10_fp32.onnx", calibration, x, labels, 0.003, work, 0.35)
+        calibration, _ = imagenet(f"{data}/imagenet", "calib", 50)
+        x, labels = imagenet(f"{data}/imagenet", "val", 1000 if full else 200)
+        mobilenet = f"{root}/mobilenetv2_1.0_224_imagenet_fp32.onnx"
+        compare_static(kaon, mobilenet, calibration, x, labels, 0.01, work, 0.28)
+        compare_sizes(kaon, mobilenet, calibration, work)
+        compare_language_model(kaon, f"{root}/stories260K/model.onnx", f"{data}/text/tinystories_ids.npz", work)
+    print(f"{len(failures)} wrong")
+    return 1 if failures else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
