@@ -7,8 +7,9 @@
 
 namespace kaon {
 
-/// Draws the task at hand as one line: name, bar, steps, note, time left. On a terminal the line is redrawn in place and
-/// goes away at the end; elsewhere nothing is drawn. Either way a task of over five seconds leaves a line with its time.
+/// Draws the task at hand as one line: name, bar, steps, note, time left. On a terminal the line is redrawn in place
+/// and goes away at the end; elsewhere nothing is drawn. Either way a task of over five seconds leaves a line with its
+/// time.
 class ProgressBar : public Progress {
  public:
   /// Seconds from any moment on.

@@ -27,7 +27,7 @@ class ProgressBarTest : public testing::Test {
 };
 
 TEST_F(ProgressBarTest, DrawsTaskBarStepsNoteAndTimeLeft) {
-  ProgressBar progress = bar(80);
+  ProgressBar progress = bar(100);
   progress.begin("calibrate", 200);
   EXPECT_EQ(shown_now(), "calibrate [" + std::string(40, '.') + "] 0/200");
   now_ += 10;
@@ -54,7 +54,7 @@ TEST_F(ProgressBarTest, NarrowTerminalLosesTheBarFirst) {
   progress.begin("evaluate", 1000);
   now_ += 1;
   progress.at(10, "top1 0.5");
-  EXPECT_EQ(shown_now(), "evaluate 10/1000  top1 0.5  9");
+  EXPECT_EQ(shown_now(), "evaluate 10/1000  top1 0.5  1");
 }
 
 TEST_F(ProgressBarTest, RedrawsTenTimesASecond) {

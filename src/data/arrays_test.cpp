@@ -149,8 +149,9 @@ TEST(TestData, IsOneSampleWhereTheyDoNot) {
   EXPECT_EQ(batch.inputs.at("k").rank(), 0);
   EXPECT_EQ(batch.inputs.at("x").shape(), (Shape{2, 3}));
   EXPECT_THROW(dataset->read(1, 1), Error);
-  expect_error(ErrorCode::InvalidInput, "input_0.pb is int64, but the model's input 'k' is float32",
-               [&] { open_dataset(folder.path(), {input_of("k", DType::Float32, {}), kTwoInputs[1]}); });
+  expect_error(ErrorCode::InvalidInput, "input_0.pb is int64, but the model's input 'k' is float32", [&] {
+    open_dataset(folder.path(), {input_of("k", DType::Float32, {}), kTwoInputs[1]});
+  });
 }
 
 }  // namespace

@@ -9,8 +9,8 @@ namespace kaon {
 /// The input called `name`, or the only one where `name` is empty. `where` is the file, for messages.
 const ValueInfo& find_input(const std::vector<ValueInfo>& inputs, const std::string& name, const std::string& where);
 
-/// Throws InvalidInput unless elements of `type` can become the input's and samples of this shape (without the axis that
-/// counts them) fit its fixed dimensions. -1 is a dimension that is not known yet. `what` is the array or image.
+/// Throws InvalidInput unless elements of `type` can become the input's and samples of this shape (without the axis
+/// that counts them) fit its fixed dimensions. -1 is a dimension that is not known yet. `what` is the array or image.
 /// Returns the type that the model is to get.
 DType check_fits(DType type, const Shape& sample, const ValueInfo& input, const std::string& where,
                  const std::string& what);

@@ -1,4 +1,5 @@
-// CIFAR-10's binary files: records of one byte for the class and 3072 for the pixels, 32 × 32, red, green and blue plane.
+// CIFAR-10's binary files: records of one byte for the class and 3072 for the pixels, 32 × 32, red, green and blue
+// plane.
 #include "base/error.h"
 #include "base/mapped_file.h"
 #include "base/parallel.h"

@@ -21,7 +21,11 @@ nlohmann::json parse(const std::filesystem::path& path) {
 
 }  // namespace
 
-Description::Description(const std::filesystem::path& path) : path_(path), where_(path.string()), json_(parse(path)) {
+Description::Description(const std::filesystem::path& path)
+    : Description(parse(path), path.parent_path(), path.string()) {}
+
+Description::Description(nlohmann::json json, std::filesystem::path folder, std::string where)
+    : folder_(std::move(folder)), where_(std::move(where)), json_(std::move(json)) {
   if (!json_.is_object()) fail(ErrorCode::InvalidConfig, where_, "a description is a JSON object");
 }
 
@@ -39,7 +43,7 @@ std::string Description::text(const std::string& key, const std::string& otherwi
   return json_[key].get<std::string>();
 }
 
-std::filesystem::path Description::file(const std::string& key) const { return path_.parent_path() / text(key, ""); }
+std::filesystem::path Description::file(const std::string& key) const { return folder_ / text(key, ""); }
 
 int64_t Description::integer(const std::string& key, int64_t otherwise, int64_t least, int64_t most) const {
   if (!has(key)) return otherwise;
@@ -115,7 +119,8 @@ void PixelValues::convert(const uint8_t* in, int64_t step, int64_t channel, floa
 }
 
 Tensor class_tensor(const std::vector<int64_t>& classes, int64_t first, int64_t count) {
-  return Tensor::of<int64_t>({count}, std::span(classes).subspan(static_cast<size_t>(first), static_cast<size_t>(count)));
+  return Tensor::of<int64_t>({count},
+                             std::span(classes).subspan(static_cast<size_t>(first), static_cast<size_t>(count)));
 }
 
 std::unique_ptr<Dataset> open_description(const std::filesystem::path& path, const std::vector<ValueInfo>& inputs,

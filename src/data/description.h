@@ -15,6 +15,8 @@ namespace kaon {
 class Description {
  public:
   explicit Description(const std::filesystem::path& path);
+  /// The same from memory: paths are relative to `folder`, errors name `where`.
+  Description(nlohmann::json json, std::filesystem::path folder, std::string where);
 
   const std::string& where() const { return where_; }
   bool has(const std::string& key) const { return json_.contains(key); }
@@ -38,7 +40,7 @@ class Description {
  private:
   [[noreturn]] void wrong(const std::string& key, const std::string& accepted) const;
 
-  std::filesystem::path path_;
+  std::filesystem::path folder_;
   std::string where_;
   nlohmann::json json_;
 };

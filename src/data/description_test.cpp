@@ -192,7 +192,8 @@ TEST_F(Descriptions, WrongIdxFiles) {
   wrong(ErrorCode::CorruptFile, "not an idx file", "");
   wrong(ErrorCode::Unsupported, "type 0x0D; unsigned bytes", "\0\0\x0D\x01\0\0\0\x01zzzz"s);
   wrong(ErrorCode::CorruptFile, "claims 4294836237 bytes, more than", gzip(idx_of({65535, 65535}, "")));
-  wrong(ErrorCode::CorruptFile, "its header claims [4294967295, 4294967295] elements", idx_of({0xFFFFFFFF, 0xFFFFFFFF}, ""));
+  wrong(ErrorCode::CorruptFile, "its header claims [4294967295, 4294967295] elements",
+        idx_of({0xFFFFFFFF, 0xFFFFFFFF}, ""));
   wrong(ErrorCode::InvalidInput, "holds no samples", idx_of({0, 2}, ""));
   wrong(ErrorCode::InvalidInput, "the array is [N, 3] with N samples", idx_of({2, 3}, "abcdef"));
   const std::string zipped = gzip(whole);
@@ -204,7 +205,8 @@ TEST_F(Descriptions, WrongIdxFiles) {
   write_file(folder_ / "i", whole);
   write_file(folder_ / "l", idx_of({2}, "ab"));
   refused(ErrorCode::InvalidInput, "l: holds classes [2], but", R"({"idx": "i", "labels": "l"})", input);
-  refused(ErrorCode::InvalidConfig, "\"shape\" [3] does not hold the [2] bytes", R"({"idx": "i", "shape": [3]})", input);
+  refused(ErrorCode::InvalidConfig, "\"shape\" [3] does not hold the [2] bytes", R"({"idx": "i", "shape": [3]})",
+          input);
   refused(ErrorCode::InvalidConfig, "\"shape\" must be a list of integers", R"({"idx": "i", "shape": [-2]})", input);
   refused(ErrorCode::InvalidConfig, "\"shape\" must be a list of integers", R"({"idx": "i", "shape": 2})", input);
 }
@@ -251,17 +253,20 @@ TEST_F(Descriptions, WrongImages) {
   std::filesystem::create_directories(folder_ / "img");
   wrong(ErrorCode::InvalidInput, "img: holds no JPEG or PNG files", R"({"images": "img"})");
   write_images();
-  wrong(ErrorCode::InvalidConfig, "unknown color 'rbg'; known are rgb, bgr, gray", R"({"images": "img", "color": "rbg"})");
+  wrong(ErrorCode::InvalidConfig, "unknown color 'rbg'; known are rgb, bgr, gray",
+        R"({"images": "img", "color": "rbg"})");
   wrong(ErrorCode::InvalidConfig, "unknown layout 'chw'", R"({"images": "img", "layout": "chw"})");
   wrong(ErrorCode::InvalidConfig, "a \"crop\" of 3 does not fit a \"resize\" to 2",
         R"({"images": "img", "resize": 2, "crop": 3})");
   wrong(ErrorCode::InvalidInput, "B.PNG: 2 × 2 pixels are too few for a crop of 3", R"({"images": "img", "crop": 3})");
   wrong(ErrorCode::InvalidInput, "\"first\" is 3", R"({"images": "img", "first": 3})");
   write_file(folder_ / "l.txt", "a.png\t8\nB.PNG\t9\n");
-  wrong(ErrorCode::InvalidInput, "l.txt: has no class for the image 'b.png'", R"({"images": "img", "labels": "l.txt"})");
+  wrong(ErrorCode::InvalidInput, "l.txt: has no class for the image 'b.png'",
+        R"({"images": "img", "labels": "l.txt"})");
   for (const char* line : {"b.png 7", "b.png\t", "\t7", "b.png\t-1", "b.png\t7x", "b.png\t99999999999999999999"}) {
     write_file(folder_ / "l.txt", "a.png\t8\n"s + line);
-    wrong(ErrorCode::CorruptFile, "l.txt: line 2 is no file name, tab and class", R"({"images": "img", "labels": "l.txt"})");
+    wrong(ErrorCode::CorruptFile, "l.txt: line 2 is no file name, tab and class",
+          R"({"images": "img", "labels": "l.txt"})");
   }
   write_file(folder_ / "l.txt", "a.png\t8\na.png\t8\n");
   wrong(ErrorCode::CorruptFile, "line 2 names 'a.png' a second time", R"({"images": "img", "labels": "l.txt"})");
@@ -271,7 +276,9 @@ TEST_F(Descriptions, WrongImages) {
   expect_error(ErrorCode::InvalidInput,
                "a.png: the image, once preprocessed, is [N, 3, 2, 1] with N samples along the first axis, but the "
                "model's input 'x' is float32 [N, 3, 2, 2]",
-               [&] { open(R"({"images": "img"})", input_of("x", DType::Float32, {-1, 3, 2, 2}))->read(0, 2); });
+               [&] {
+                 open(R"({"images": "img"})", input_of("x", DType::Float32, {-1, 3, 2, 2}))->read(0, 2);
+               });
   refused(ErrorCode::InvalidInput, "d.json: an image, once preprocessed, is [N, 3, 2, 2]",
           R"({"images": "img", "crop": 2})", input_of("x", DType::Float32, {-1, 3, 4, 4}));
   refused(ErrorCode::InvalidInput, "is [N, 1, ?, ?]", R"({"images": "img", "color": "gray"})", open_image_);

@@ -19,9 +19,8 @@ struct Image {
 inline constexpr int64_t kMostPixels = int64_t{1} << 28;
 
 /// Decodes a JPEG or PNG file to the bytes that Pillow's Image.open(…) followed by convert("RGB") or, for one channel,
-/// convert("L") gives: transparency is dropped, orientation tags and color profiles are not applied. Of 16 bits the high
-/// byte is taken, also for gray, where Pillow saturates.
-/// Throws CorruptFile or Unsupported at `where`.
+/// convert("L") gives: transparency is dropped, orientation tags and color profiles are not applied. Of 16 bits the
+/// high byte is taken, also for gray, where Pillow saturates. Throws CorruptFile or Unsupported at `where`.
 Image decode_image(std::span<const std::byte> file, int64_t channels, const std::string& where);
 
 /// The parts of decode_image; they give one channel for gray files and three for the others.

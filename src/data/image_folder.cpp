@@ -22,15 +22,15 @@ enum class Layout { Nchw, Nhwc };
 
 template <>
 struct EnumNames<Color> {
-  static constexpr std::string_view kind = "color";
-  static constexpr std::pair<std::string_view, Color> all[] = {
+  static constexpr std::string_view kKind = "color";
+  static constexpr std::pair<std::string_view, Color> kAll[] = {
       {"rgb", Color::Rgb}, {"bgr", Color::Bgr}, {"gray", Color::Gray}};
 };
 
 template <>
 struct EnumNames<Layout> {
-  static constexpr std::string_view kind = "layout";
-  static constexpr std::pair<std::string_view, Layout> all[] = {{"nchw", Layout::Nchw}, {"nhwc", Layout::Nhwc}};
+  static constexpr std::string_view kKind = "layout";
+  static constexpr std::pair<std::string_view, Layout> kAll[] = {{"nchw", Layout::Nchw}, {"nhwc", Layout::Nhwc}};
 };
 
 namespace {
@@ -86,8 +86,8 @@ Image load_image(const fs::path& path, const Preprocessing& steps) {
 
 class ImageFolder : public Dataset {
  public:
-  ImageFolder(std::vector<fs::path> files, std::vector<int64_t> classes, const ValueInfo& input,
-              DType type, const Preprocessing& steps, PixelValues values)
+  ImageFolder(std::vector<fs::path> files, std::vector<int64_t> classes, const ValueInfo& input, DType type,
+              const Preprocessing& steps, PixelValues values)
       : files_(std::move(files)),
         classes_(std::move(classes)),
         input_(input),
@@ -143,8 +143,8 @@ void ImageFolder::check_size(const fs::path& path, const Image& image, const Ima
              "the image, once preprocessed,");
   if (image.width == before.width && image.height == before.height) return;
   fail(ErrorCode::InvalidInput, path.string(),
-       "is {} × {} pixels once preprocessed, another image of the batch {} × {}; \"crop\" makes them equal", image.width,
-       image.height, before.width, before.height);
+       "is {} × {} pixels once preprocessed, another image of the batch {} × {}; \"crop\" makes them equal",
+       image.width, image.height, before.width, before.height);
 }
 
 void ImageFolder::write_values(const Image& image, float* out) const {
@@ -159,8 +159,8 @@ void ImageFolder::write_values(const Image& image, float* out) const {
   }
 }
 
-/// The JPEG and PNG files of a folder by the bytes of their names. Other pictures are an error; whatever else lies there
-/// is not ours.
+/// The JPEG and PNG files of a folder by the bytes of their names. Other pictures are an error; whatever else lies
+/// there is not ours.
 std::vector<fs::path> list_images(const fs::path& folder) {
   std::error_code error;
   const fs::directory_iterator entries(folder, error);

@@ -87,7 +87,8 @@ TEST(Image, HeadersThatClaimTooMuch) {
   };
   expect_error(ErrorCode::Unsupported, "1000000 × 1000000 pixels; up to 268435456 are accepted",
                [&] { decode(claim(1000000, 1000000)); });
-  expect_error(ErrorCode::CorruptFile, "claims 16000 × 16000 pixels, more than its", [&] { decode(claim(16000, 16000)); });
+  expect_error(ErrorCode::CorruptFile, "claims 16000 × 16000 pixels, more than its",
+               [&] { decode(claim(16000, 16000)); });
 
   std::string jpeg = encode_jpeg(gradient(8, 8, 3));
   const size_t frame = jpeg.find("\xFF\xC0");

@@ -1,10 +1,13 @@
 // libjpeg reports errors by calling error_exit, which must not return. It longjmps here, into frames without
 // destructors; whatever owns memory lies outside them.
-#include <csetjmp>
-#include <cstdio>
-#include <memory>
 
+// clang-format off
+#include <cstdio>  // jpeglib.h needs it
 #include <jpeglib.h>
+// clang-format on
+
+#include <csetjmp>
+#include <memory>
 
 #include "base/error.h"
 #include "data/image.h"

@@ -1,6 +1,8 @@
 #pragma once
-#include <cstdio>
+// clang-format off
+#include <cstdio>  // jpeglib.h needs it
 #include <jpeglib.h>
+// clang-format on
 #include <png.h>
 #include <zlib.h>
 
@@ -51,7 +53,8 @@ inline std::string encode_jpeg(const Image& image) {
 
 /// The checksum of a PNG chunk's type and data.
 inline uint32_t crc_of_chunk(const std::string& chunk) {
-  return static_cast<uint32_t>(::crc32(0, reinterpret_cast<const Bytef*>(chunk.data()), static_cast<uInt>(chunk.size())));
+  return static_cast<uint32_t>(
+      ::crc32(0, reinterpret_cast<const Bytef*>(chunk.data()), static_cast<uInt>(chunk.size())));
 }
 
 }  // namespace kaon

@@ -45,11 +45,11 @@ constexpr size_t kMostName = 256, kMostRank = 64;
 
 /// The names in torch's storage classes, by element type.
 constexpr std::pair<std::string_view, DType> kStorageTypes[] = {
-    {"torch.FloatStorage", DType::Float32},     {"torch.DoubleStorage", DType::Float64},
-    {"torch.HalfStorage", DType::Float16},      {"torch.BFloat16Storage", DType::BFloat16},
-    {"torch.LongStorage", DType::Int64},        {"torch.IntStorage", DType::Int32},
-    {"torch.ShortStorage", DType::Int16},       {"torch.CharStorage", DType::Int8},
-    {"torch.ByteStorage", DType::UInt8},        {"torch.BoolStorage", DType::Bool},
+    {"torch.FloatStorage", DType::Float32}, {"torch.DoubleStorage", DType::Float64},
+    {"torch.HalfStorage", DType::Float16},  {"torch.BFloat16Storage", DType::BFloat16},
+    {"torch.LongStorage", DType::Int64},    {"torch.IntStorage", DType::Int32},
+    {"torch.ShortStorage", DType::Int16},   {"torch.CharStorage", DType::Int8},
+    {"torch.ByteStorage", DType::UInt8},    {"torch.BoolStorage", DType::Bool},
 };
 
 class Reader {
@@ -220,7 +220,8 @@ std::vector<int64_t> Reader::integers(const Value& value) const {
 Value Reader::rebuild_tensor(const std::vector<Value>& items) const {
   if (items.size() < 4) corrupt("a tensor is incomplete");
   const Storage& storage = *expect<std::shared_ptr<const Storage>>(items[0], "a tensor has no storage");
-  PickledTensor tensor{storage.key, storage.type, storage.size, expect<int64_t>(items[1], "a tensor has no offset"),
+  PickledTensor tensor{storage.key,        storage.type,
+                       storage.size,       expect<int64_t>(items[1], "a tensor has no offset"),
                        integers(items[2]), integers(items[3])};
   if (tensor.shape.size() != tensor.strides.size()) corrupt("a tensor has more strides than dimensions, or fewer");
   return {std::make_shared<const PickledTensor>(std::move(tensor))};
@@ -242,41 +243,41 @@ void Reader::reduce() {
 
 void Reader::step(uint8_t code) {
   switch (code) {
-    case 0x80: take(1); break;                                     // PROTO
-    case 0x95: take(8); break;                                     // FRAME
-    case '(': push({Mark{}}); break;                               // MARK
-    case '0': pop(); break;                                        // POP
-    case 'N': push({Opaque{}}); break;                             // NONE
-    case 0x88: push({true}); break;                                // NEWTRUE
-    case 0x89: push({false}); break;                               // NEWFALSE
-    case 'K': push({static_cast<int64_t>(take_number(1))}); break;  // BININT1
-    case 'M': push({static_cast<int64_t>(take_number(2))}); break;  // BININT2
+    case 0x80: take(1); break;                                               // PROTO
+    case 0x95: take(8); break;                                               // FRAME
+    case '(': push({Mark{}}); break;                                         // MARK
+    case '0': pop(); break;                                                  // POP
+    case 'N': push({Opaque{}}); break;                                       // NONE
+    case 0x88: push({true}); break;                                          // NEWTRUE
+    case 0x89: push({false}); break;                                         // NEWFALSE
+    case 'K': push({static_cast<int64_t>(take_number(1))}); break;           // BININT1
+    case 'M': push({static_cast<int64_t>(take_number(2))}); break;           // BININT2
     case 'J': push({int64_t{static_cast<int32_t>(take_number(4))}}); break;  // BININT
-    case 0x8A: push_long(take_number(1)); break;                   // LONG1
-    case 'G': take(8), push({Opaque{}}); break;                    // BINFLOAT
-    case 'X': push_text(take_number(4)); break;                    // BINUNICODE
-    case 0x8C: push_text(take_number(1)); break;                   // SHORT_BINUNICODE
-    case 0x8D: push_text(take_number(8)); break;                   // BINUNICODE8
-    case '}': push({std::make_shared<Entries>()}); break;          // EMPTY_DICT
-    case ']': push({Opaque{}}); break;                             // EMPTY_LIST
-    case ')': push_tuple({}); break;                               // EMPTY_TUPLE
-    case 't': push_tuple(pop_to_mark()); break;                    // TUPLE
-    case 0x85: push_tuple_of(1); break;                            // TUPLE1
-    case 0x86: push_tuple_of(2); break;                            // TUPLE2
-    case 0x87: push_tuple_of(3); break;                            // TUPLE3
-    case 'a': pop(); break;                                        // APPEND
-    case 'e': pop_to_mark(); break;                                // APPENDS
-    case 'b': pop(); break;                                        // BUILD: attributes of an OrderedDict
-    case 'u': set_items(pop_to_mark()); break;                     // SETITEMS
-    case 'q': put(take_number(1)); break;                          // BINPUT
-    case 'r': put(take_number(4)); break;                          // LONG_BINPUT
-    case 0x94: put(memo_.size()); break;                           // MEMOIZE
-    case 'h': get(take_number(1)); break;                          // BINGET
-    case 'j': get(take_number(4)); break;                          // LONG_BINGET
-    case 'Q': persistent(); break;                                 // BINPERSID
-    case 'R': reduce(); break;                                     // REDUCE
-    case 0x81: refuse("a Python object");                   // NEWOBJ
-    case 's': {                                                    // SETITEM
+    case 0x8A: push_long(take_number(1)); break;                             // LONG1
+    case 'G': take(8), push({Opaque{}}); break;                              // BINFLOAT
+    case 'X': push_text(take_number(4)); break;                              // BINUNICODE
+    case 0x8C: push_text(take_number(1)); break;                             // SHORT_BINUNICODE
+    case 0x8D: push_text(take_number(8)); break;                             // BINUNICODE8
+    case '}': push({std::make_shared<Entries>()}); break;                    // EMPTY_DICT
+    case ']': push({Opaque{}}); break;                                       // EMPTY_LIST
+    case ')': push_tuple({}); break;                                         // EMPTY_TUPLE
+    case 't': push_tuple(pop_to_mark()); break;                              // TUPLE
+    case 0x85: push_tuple_of(1); break;                                      // TUPLE1
+    case 0x86: push_tuple_of(2); break;                                      // TUPLE2
+    case 0x87: push_tuple_of(3); break;                                      // TUPLE3
+    case 'a': pop(); break;                                                  // APPEND
+    case 'e': pop_to_mark(); break;                                          // APPENDS
+    case 'b': pop(); break;                                                  // BUILD: attributes of an OrderedDict
+    case 'u': set_items(pop_to_mark()); break;                               // SETITEMS
+    case 'q': put(take_number(1)); break;                                    // BINPUT
+    case 'r': put(take_number(4)); break;                                    // LONG_BINPUT
+    case 0x94: put(memo_.size()); break;                                     // MEMOIZE
+    case 'h': get(take_number(1)); break;                                    // BINGET
+    case 'j': get(take_number(4)); break;                                    // LONG_BINGET
+    case 'Q': persistent(); break;                                           // BINPERSID
+    case 'R': reduce(); break;                                               // REDUCE
+    case 0x81: refuse("a Python object");                                    // NEWOBJ
+    case 's': {                                                              // SETITEM
       Value value = pop(), key = pop();
       set_items({std::move(key), std::move(value)});
       break;
@@ -291,7 +292,8 @@ void Reader::step(uint8_t code) {
       push_global(*expect<Text>(module, "a name is no text"), *expect<Text>(name, "a name is no text"));
       break;
     }
-    default: fail(ErrorCode::Unsupported, where_, "its pickle uses the opcode 0x{:02X}, which tensors do not need", code);
+    default:
+      fail(ErrorCode::Unsupported, where_, "its pickle uses the opcode 0x{:02X}, which tensors do not need", code);
   }
 }
 

@@ -1,5 +1,5 @@
-// Pillow's 8-bit resampling: each pass weighs the covered pixels by a triangle as wide as the shrinking, in 22-bit fixed
-// point, and rounds to bytes between the horizontal and the vertical one.
+// Pillow's 8-bit resampling: each pass weighs the covered pixels by a triangle as wide as the shrinking, in 22-bit
+// fixed point, and rounds to bytes between the horizontal and the vertical one.
 #include <algorithm>
 #include <cmath>
 
@@ -29,8 +29,8 @@ Weights make_weights(int64_t in_size, int64_t out_size, int64_t first, int64_t c
   std::vector<double> exact(static_cast<size_t>(weights.taps));
   for (int64_t i = 0; i < count; ++i) {
     const double center = (static_cast<double>(first + i) + 0.5) * scale;
-    const int64_t begin = std::max<int64_t>(static_cast<int64_t>(center - support + 0.5), 0);
-    const int64_t end = std::min(static_cast<int64_t>(center + support + 0.5), in_size);
+    const int64_t begin = std::max<int64_t>(static_cast<int64_t>(std::floor(center - support + 0.5)), 0);
+    const int64_t end = std::min(static_cast<int64_t>(std::floor(center + support + 0.5)), in_size);
     double sum = 0;
     for (int64_t x = begin; x < end; ++x) {
       const double distance = std::abs((static_cast<double>(x) - center + 0.5) * (1.0 / support));
@@ -42,7 +42,7 @@ Weights make_weights(int64_t in_size, int64_t out_size, int64_t first, int64_t c
     for (int64_t x = 0; x < end - begin; ++x) {
       const double share = exact[static_cast<size_t>(x)] / sum;
       weights.weight[static_cast<size_t>(i * weights.taps + x)] =
-          static_cast<int32_t>(0.5 + share * (1 << kFractionBits));
+          static_cast<int32_t>(std::floor(0.5 + share * (1 << kFractionBits)));
     }
   }
   return weights;
@@ -99,7 +99,8 @@ Image resize_image(const Image& image, int64_t width, int64_t height, const Crop
       resize_row<3>(in, out, across);
     }
   }
-  Image out{crop.width, crop.height, image.channels, std::vector<uint8_t>(static_cast<size_t>(row_bytes * crop.height))};
+  Image out{crop.width, crop.height, image.channels,
+            std::vector<uint8_t>(static_cast<size_t>(row_bytes * crop.height))};
   resize_columns(narrow.data(), row_bytes, out.pixels.data(), down);
   return out;
 }

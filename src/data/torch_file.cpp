@@ -1,6 +1,6 @@
-// What torch.save writes. Since PyTorch 1.6 a zip archive: <name>/data.pkl describes the values, <name>/data/<key> holds
-// the elements of each storage. Before that a row of pickles (magic number, version, system, values, keys) and then, by
-// sorted key, each storage's size in eight bytes and its elements.
+// What torch.save writes. Since PyTorch 1.6 a zip archive: <name>/data.pkl describes the values, <name>/data/<key>
+// holds the elements of each storage. Before that a row of pickles (magic number, version, system, values, keys) and
+// then, by sorted key, each storage's size in eight bytes and its elements.
 #include <algorithm>
 #include <array>
 #include <cstring>
@@ -90,7 +90,8 @@ NamedTensors make_tensors(const PickledTensors& pickled, const Storages& storage
     const auto width = static_cast<size_t>(bits_of(view.type) / 8);
     const bool aligned = reinterpret_cast<uintptr_t>(bytes.data()) % width == 0;
     if (aligned && is_contiguous(view)) {
-      out.emplace_back(name, Tensor(view.type, view.shape, owner, bytes.data() + static_cast<size_t>(view.offset) * width));
+      out.emplace_back(name,
+                       Tensor(view.type, view.shape, owner, bytes.data() + static_cast<size_t>(view.offset) * width));
     } else {
       out.emplace_back(name, gather(view, bytes.data(), width));
     }
@@ -110,7 +111,8 @@ StorageBytes unpack(const ZipMember& member, const std::shared_ptr<const MappedF
 NamedTensors read_archive(const std::shared_ptr<const MappedFile>& file, const std::string& where) {
   const std::vector<ZipMember> members = list_zip(file->bytes());
   const auto pickle = std::ranges::find_if(members, [](const ZipMember& m) { return m.name.ends_with("/data.pkl"); });
-  if (pickle == members.end()) fail(ErrorCode::CorruptFile, where, "a zip archive without data.pkl is none of torch.save");
+  if (pickle == members.end())
+    fail(ErrorCode::CorruptFile, where, "a zip archive without data.pkl is none of torch.save");
   const std::string folder = pickle->name.substr(0, pickle->name.size() - std::string("data.pkl").size());
   const StorageBytes text = unpack(*pickle, file);
   std::span<const std::byte> bytes = text.bytes;

@@ -103,8 +103,10 @@ void write_archive(const std::filesystem::path& path, const std::string& pickle)
 
 /// The pickle of a uint8 tensor on that storage; `view` pushes offset, shape and strides.
 std::string pickle_of(const std::string& view, const std::string& function = "torch._utils\n_rebuild_tensor_v2\n") {
-  return "\x80\x02" "c" + function + "((X\x07" + std::string(3, '\0') + "storagectorch\nByteStorage\nX\x01" +
-         std::string(3, '\0') + "0X\x03" + std::string(3, '\0') + "cpuK\x04tQ" + view + "\x89Nt" + "R.";
+  return "\x80\x02"
+         "c" +
+         function + "((X\x07" + std::string(3, '\0') + "storagectorch\nByteStorage\nX\x01" + std::string(3, '\0') +
+         "0X\x03" + std::string(3, '\0') + "cpuK\x04tQ" + view + "\x89Nt" + "R.";
 }
 
 TEST(TorchFile, ChecksEveryView) {
@@ -118,10 +120,10 @@ TEST(TorchFile, ChecksEveryView) {
   EXPECT_EQ(values_of<uint8_t>(read(pickle_of("K\x03K\x03\x85K\0\x85"s))[0].second), (std::vector<uint8_t>{4, 4, 4}));
   EXPECT_EQ(read(pickle_of("K\x04K\0\x85K\x01\x85"s))[0].second.size(), 0);
   const std::string bad[] = {
-      "K\x02K\x02\x85K\x02\x85"s,               // the last element is outside
-      "K\x04K\x01\x85K\x01\x85"s,               // the first is
-      "J\xFF\xFF\xFF\xFFK\x01\x85K\x01\x85"s,   // a negative offset
-      "K\0K\x02\x85J\xFF\xFF\xFF\xFF\x85"s,     // a negative stride
+      "K\x02K\x02\x85K\x02\x85"s,                                   // the last element is outside
+      "K\x04K\x01\x85K\x01\x85"s,                                   // the first is
+      "J\xFF\xFF\xFF\xFFK\x01\x85K\x01\x85"s,                       // a negative offset
+      "K\0K\x02\x85J\xFF\xFF\xFF\xFF\x85"s,                         // a negative stride
       "K\0K\x02\x85\x8A\x08\xFF\xFF\xFF\xFF\xFF\xFF\xFF\x7F\x85"s,  // a stride that overflows
   };
   for (const std::string& view : bad) {

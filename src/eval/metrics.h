@@ -16,8 +16,8 @@ struct ScoredBatch {
   Shape shape;          ///< of the output
   std::span<const float> output;
   std::span<const float> reference;  ///< empty where there is no reference
-  Shape label_shape;                ///< empty where the data have no labels
-  std::span<const int64_t> labels;  ///< empty where no metric asked for them
+  Shape label_shape;                 ///< empty where the data have no labels
+  std::span<const int64_t> labels;   ///< empty where no metric asked for them
 };
 
 /// One figure over a stream of batches.

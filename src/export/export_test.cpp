@@ -71,11 +71,10 @@ Case gemm() {
 }
 
 Case gemm_scaled() {
-  std::vector<Node> nodes{
-      make_node("Transpose", {"x"}, {"t"}, {{"perm", std::vector<int64_t>{1, 0}}}),
-      make_node("Gemm", {"t", "a.weight", "a.bias"}, {"h"},
-                {{"transA", int64_t{1}}, {"transB", int64_t{1}}, {"alpha", 0.5F}, {"beta", 2.0F}}),
-      make_node("Gemm", {"h", "b.weight"}, {"y"}, {{"alpha", 0.25F}})};
+  std::vector<Node> nodes{make_node("Transpose", {"x"}, {"t"}, {{"perm", std::vector<int64_t>{1, 0}}}),
+                          make_node("Gemm", {"t", "a.weight", "a.bias"}, {"h"},
+                                    {{"transA", int64_t{1}}, {"transB", int64_t{1}}, {"alpha", 0.5F}, {"beta", 2.0F}}),
+                          make_node("Gemm", {"h", "b.weight"}, {"y"}, {{"alpha", 0.25F}})};
   std::vector<Initializer> constants{random_constant("a.weight", {20, 40}), random_constant("a.bias", {20}),
                                      random_constant("b.weight", {20, 3})};
   return {"gemm_scaled", make_model(nodes, constants, {open_input({6, 40})}, {"y"}), {6, 40}};
@@ -92,7 +91,8 @@ Case matmul() {
 
 Case weight_first() {
   std::vector<Node> nodes{make_node("MatMul", {"a.weight", "x"}, {"y"})};
-  return {"weight_first", make_model(nodes, {random_constant("a.weight", {5, 40})}, {open_input({8, 40, 3})}, {"y"}),
+  return {"weight_first",
+          make_model(nodes, {random_constant("a.weight", {5, 40})}, {open_input({8, 40, 3})}, {"y"}),
           {8, 40, 3}};
 }
 
@@ -113,12 +113,17 @@ Case convolutions() {
       make_node("GlobalAveragePool", {"d"}, {"g"}),
       make_node("Flatten", {"g"}, {"f"}),
       make_node("Gemm", {"f", "e.weight", "e.bias"}, {"y"}, {{"transB", int64_t{1}}})};
-  std::vector<Initializer> constants{
-      random_constant("a.weight", {20, 3, 3, 3}), random_constant("a.bias", {20}),
-      random_constant("b.weight", {20, 1, 3, 3}), random_constant("b.bias", {20}),
-      random_constant("c.weight", {20, 20, 1, 1}), random_constant("d.weight", {33, 20, 1, 1}),
-      random_constant("d.bias", {33}), random_constant("e.weight", {7, 33}), random_constant("e.bias", {7}),
-      make_constant("zero", {}, {0}), make_constant("six", {}, {6})};
+  std::vector<Initializer> constants{random_constant("a.weight", {20, 3, 3, 3}),
+                                     random_constant("a.bias", {20}),
+                                     random_constant("b.weight", {20, 1, 3, 3}),
+                                     random_constant("b.bias", {20}),
+                                     random_constant("c.weight", {20, 20, 1, 1}),
+                                     random_constant("d.weight", {33, 20, 1, 1}),
+                                     random_constant("d.bias", {33}),
+                                     random_constant("e.weight", {7, 33}),
+                                     random_constant("e.bias", {7}),
+                                     make_constant("zero", {}, {0}),
+                                     make_constant("six", {}, {6})};
   return {"convolutions", make_model(nodes, constants, {open_input({4, 3, 8, 8})}, {"y", "sr"}, 12), {4, 3, 8, 8}};
 }
 
@@ -237,9 +242,9 @@ TEST(Export, EqualsTheSimulationForSpecsOutsideTheSchemes) {
 }
 
 TEST(Export, TakesTheLowestOpsetThatHasTheTypes) {
-  const std::vector<std::pair<const char*, int64_t>> expected{
-      {"w8", 11},   {"w8c", 13},   {"w8a8", 11}, {"w8a8c", 13}, {"w8a8d", 11}, {"fp8", 19},
-      {"fp8d", 19}, {"w4g32", 21}, {"w4c", 21},  {"a16w8", 21}, {"fp16", 11},  {"bf16", 13}};
+  const std::vector<std::pair<const char*, int64_t>> expected{{"w8", 11},    {"w8c", 13},   {"w8a8", 11}, {"w8a8c", 13},
+                                                              {"w8a8d", 11}, {"fp8", 19},   {"fp8d", 19}, {"w4g32", 21},
+                                                              {"w4c", 21},   {"a16w8", 21}, {"fp16", 11}, {"bf16", 13}};
   for (const auto& [scheme, opset] : expected) {
     const Exported exported = export_onnx(quantized(gemm(), scheme_config(scheme)));
     EXPECT_EQ(exported.model.opset(), opset) << scheme;
@@ -253,8 +258,8 @@ TEST(Export, TakesTheLowestOpsetThatHasTheTypes) {
 
 TEST(Export, StoresWeightsInTheirOwnTypeAndDropsTheFloats) {
   const std::vector<std::pair<const char*, DType>> expected{
-      {"w8", DType::Int8}, {"w4g32", DType::UInt4},     {"w4g32s", DType::Int4},
-      {"w4c", DType::Int4}, {"fp8", DType::Float8E4M3FN}, {"fp16", DType::Float16}, {"bf16", DType::BFloat16}};
+      {"w8", DType::Int8},          {"w4g32", DType::UInt4},  {"w4g32s", DType::Int4},  {"w4c", DType::Int4},
+      {"fp8", DType::Float8E4M3FN}, {"fp16", DType::Float16}, {"bf16", DType::BFloat16}};
   for (const auto& [scheme, type] : expected) {
     const Exported exported = export_onnx(quantized(gemm(), scheme_config(scheme)));
     int64_t of_type = 0;
@@ -351,7 +356,8 @@ TEST(Export, BiasHasInt32CodesAndNoZeroPoint) {
 }
 
 TEST(Export, DynamicProductsAreInteger) {
-  std::map<std::string, int> ops = count_ops(export_onnx(quantized(convolutions(), scheme_config("w8a8d"))).model.graph);
+  std::map<std::string, int> ops =
+      count_ops(export_onnx(quantized(convolutions(), scheme_config("w8a8d"))).model.graph);
   EXPECT_EQ(ops["ConvInteger"], 4);
   EXPECT_EQ(ops["MatMulInteger"], 1);
   EXPECT_EQ(ops["Conv"] + ops["Gemm"] + ops["DequantizeLinear"], 0);

@@ -7,8 +7,7 @@ namespace kaon {
 
 std::string GraphEdit::constant(const std::string& wanted, const Tensor& tensor) {
   const std::span<const std::byte> bytes = tensor.bytes();
-  const size_t hash =
-      std::hash<std::string_view>{}({reinterpret_cast<const char*>(bytes.data()), bytes.size()});
+  const size_t hash = std::hash<std::string_view>{}({reinterpret_cast<const char*>(bytes.data()), bytes.size()});
   const auto [first, last] = constants_.equal_range(hash);
   for (auto it = first; it != last; ++it) {
     const Initializer& known = graph_.initializers[it->second];
@@ -18,6 +17,10 @@ std::string GraphEdit::constant(const std::string& wanted, const Tensor& tensor)
     }
   }
   constants_.emplace(hash, graph_.initializers.size());
+  return own_constant(wanted, tensor);
+}
+
+std::string GraphEdit::own_constant(const std::string& wanted, const Tensor& tensor) {
   graph_.initializers.push_back({fresh(wanted), tensor, {}, {}});
   return graph_.initializers.back().name;
 }

@@ -23,6 +23,8 @@ class GraphEdit {
   /// The name of an initializer that holds `tensor`; equal ones are stored once.
   std::string constant(const std::string& wanted, const Tensor& tensor);
   std::string scalar(float value);
+  /// The same without looking for an equal one.
+  std::string own_constant(const std::string& wanted, const Tensor& tensor);
 
   /// A node with one new output, "<about>_<what>". It is not in the graph yet.
   Node make(const std::string& op, std::vector<std::string> inputs, const std::string& about, const std::string& what);

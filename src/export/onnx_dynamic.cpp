@@ -102,8 +102,7 @@ void integer_product(Exporter& exporter, int64_t index, const DynamicCodes& x) {
     }
     product.attributes.clear();
   }
-  const bool shifted =
-      std::ranges::any_of(quantizer.params.zero_point, [](int32_t zero) { return zero != 0; });
+  const bool shifted = std::ranges::any_of(quantizer.params.zero_point, [](int32_t zero) { return zero != 0; });
   product.op = conv ? "ConvInteger" : "MatMulInteger";
   product.inputs = {codes, edit.constant(about + "_quantized", weight.codes), x.zero_point};
   if (shifted) product.inputs.push_back(edit.constant(about + "_zero_point", weight.zero_point));
@@ -127,7 +126,8 @@ void quantize_linear(Exporter& exporter, const Quantizer& quantizer) {
   const std::string& about = quantizer.tensor;
   const std::vector<Reader> readers = reading(exporter, quantizer);
   const Spot spot = make_spot(exporter, about, quantizer.readers);
-  const DynamicCodes x{edit.fresh(about + "_quantized"), edit.fresh(about + "_scale"), edit.fresh(about + "_zero_point")};
+  const DynamicCodes x{edit.fresh(about + "_quantized"), edit.fresh(about + "_scale"),
+                       edit.fresh(about + "_zero_point")};
   Node to_codes;
   to_codes.op = "DynamicQuantizeLinear";
   to_codes.name = x.codes;
@@ -148,7 +148,10 @@ void quantize_linear(Exporter& exporter, const Quantizer& quantizer) {
 class ExplicitQuantizer {
  public:
   ExplicitQuantizer(Exporter& exporter, const Quantizer& quantizer, const Spot& spot)
-      : exporter_(exporter), edit_(exporter.edit), quantizer_(quantizer), own_(format(quantizer.spec.format)),
+      : exporter_(exporter),
+        edit_(exporter.edit),
+        quantizer_(quantizer),
+        own_(format(quantizer.spec.format)),
         spot_(spot) {}
 
   void write() {

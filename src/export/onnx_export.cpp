@@ -14,9 +14,8 @@ void Exporter::note(std::string line) {
 }
 
 void Exporter::refuse(const Quantizer& quantizer, const std::string& why) const {
-  const std::string instead = quantizer.is_activation()
-                                  ? "use static or dynamic uint8 (w8a8, w8a8d) or fp8"
-                                  : "use int8 or int4 in groups (w8c, w4g32) or fp8";
+  const std::string instead = quantizer.is_activation() ? "use static or dynamic uint8 (w8a8, w8a8d) or fp8"
+                                                        : "use int8 or int4 in groups (w8c, w4g32) or fp8";
   fail(ErrorCode::Unsupported, quantizer.label(),
        "{} cannot be exported: {}; {}, or --fake to store its weights as floats", quantizer.spec.format, why, instead);
 }
@@ -40,17 +39,22 @@ void export_activation(Exporter& exporter, const Quantizer& quantizer) {
 /// What a user of ONNX Runtime should know about its fast paths.
 void note_runtime(Exporter& exporter) {
   bool integer_activations = false;
-  bool weights_alone = false;
+  bool integer_weights = false;
+  bool shared_weights = false;
   for (const Quantizer& quantizer : exporter.quantized.quantizers) {
     if (!quantizer.enabled) continue;
     const Format& own = format(quantizer.spec.format);
     if (quantizer.is_activation() && own.kind == FormatKind::Integer) integer_activations = true;
-    if (quantizer.kind == Slot::Weight && own.kind == FormatKind::Integer) weights_alone = true;
+    if (quantizer.kind == Slot::Weight && own.kind == FormatKind::Integer) {
+      integer_weights = true;
+      shared_weights |= quantizer.readers.size() > 1;
+    }
   }
   if (integer_activations) {
-    exporter.note(
-        "ONNX Runtime on x64 without VNNI saturates uint8 × int8 products unless session.x64quantprecision is 1");
-  } else if (weights_alone) {
+    exporter.note(fmt::format(
+        "ONNX Runtime on x64 without VNNI saturates uint8 × int8 products unless session.x64quantprecision is 1{}",
+        shared_weights ? ", which it refuses here, where layers share a weight" : ""));
+  } else if (integer_weights) {
     exporter.note(
         "ONNX Runtime rounds the inputs of MatMulNBits to 8 bits unless session.qdq_matmulnbits_accuracy_level is 1");
   }

@@ -93,9 +93,10 @@ void dequantize_for(Exporter& exporter, const Quantizer& quantizer, const Stored
                     const std::vector<Reader>& readers) {
   GraphEdit& edit = exporter.edit;
   const std::string& about = quantizer.tensor;
-  std::vector<std::string> inputs{edit.constant(about + "_quantized", weight.codes),
+  // Not even zero points are shared: with session.x64quantprecision, ONNX Runtime rewrites those of each weight.
+  std::vector<std::string> inputs{edit.own_constant(about + "_quantized", weight.codes),
                                   edit.constant(about + "_scale", weight.scale)};
-  if (weight.zero_point.defined()) inputs.push_back(edit.constant(about + "_zero_point", weight.zero_point));
+  if (weight.zero_point.defined()) inputs.push_back(edit.own_constant(about + "_zero_point", weight.zero_point));
   Node node = edit.make("DequantizeLinear", std::move(inputs), about, "dequantized");
   if (weight.axis >= 0) node.set("axis", weight.axis);
   if (weight.block > 0) node.set("block_size", weight.block);
@@ -129,7 +130,8 @@ StoredWeight store_weight(const Exporter& exporter, const Quantizer& quantizer) 
       break;
     case Granularity::PerBlock:
     case Granularity::PerToken:
-      exporter.refuse(quantizer, fmt::format("DequantizeLinear has no {} scales", enum_name(quantizer.spec.granularity)));
+      exporter.refuse(quantizer,
+                      fmt::format("DequantizeLinear has no {} scales", enum_name(quantizer.spec.granularity)));
   }
   weight.codes = packed_tensor(*stored, exact.shape(), codes_of(exact, quantizer, *stored));
   weight.scale = Tensor::of(grid, params.scale);
@@ -154,8 +156,8 @@ void export_weight(Exporter& exporter, const Quantizer& quantizer) {
     store_cast(exporter, quantizer);
     return;
   }
-  const bool sayable = stored_format(format(quantizer.spec.format)) != nullptr &&
-                       quantizer.spec.granularity != Granularity::PerBlock;
+  const bool sayable =
+      stored_format(format(quantizer.spec.format)) != nullptr && quantizer.spec.granularity != Granularity::PerBlock;
   if (!sayable && exporter.options.fake) {
     store_fake(exporter, quantizer);
     return;

@@ -48,12 +48,9 @@ nlohmann::ordered_json sidecar_json(const QuantizedModel& quantized, const Expor
   }
   nlohmann::ordered_json skipped = nlohmann::ordered_json::array();
   for (const Skipped& row : quantized.skipped) skipped.push_back({{"layer", row.layer}, {"reason", row.reason}});
-  return {{"scheme", quantized.config.scheme},
-          {"opset", exported.model.opset()},
-          {"ir_version", exported.model.ir_version},
-          {"quantizers", std::move(quantizers)},
-          {"skipped", std::move(skipped)},
-          {"notes", exported.notes}};
+  return {{"scheme", quantized.config.scheme},       {"opset", exported.model.opset()},
+          {"ir_version", exported.model.ir_version}, {"quantizers", std::move(quantizers)},
+          {"skipped", std::move(skipped)},           {"notes", exported.notes}};
 }
 
 }  // namespace kaon

@@ -1,7 +1,6 @@
 #include "graph/dataset.h"
 
-#include <bit>
-#include <cmath>
+#include <algorithm>
 
 #include "base/error.h"
 

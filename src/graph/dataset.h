@@ -24,21 +24,14 @@ class Dataset {
   virtual Batch read(int64_t first, int64_t count) const = 0;
 };
 
-/// Samples that `graph` takes at a time: `wanted`, unless its inputs fix their first dimension. Throws InvalidInput where
-/// wanted < 1 and Unsupported where the inputs fix different numbers.
+/// Samples that `graph` takes at a time: `wanted`, unless its inputs fix their first dimension. Throws InvalidInput
+/// where wanted < 1 and Unsupported where the inputs fix different numbers.
 int64_t batch_for(const Graph& graph, int64_t wanted);
 /// The same, and throws InvalidInput where the samples of `data` are none or do not fill batches of a fixed size.
 int64_t batch_for(const Graph& graph, int64_t wanted, const Dataset& data);
 
 /// Throws InvalidInput naming input, sample and element where floating-point data hold a NaN or Inf. `first` is the
 /// number of the batch's first sample.
-void check_finite(const Batch& batch, int64_t first);
-
-/// How many samples a model takes at once: what its inputs fix, else `wanted`.
-int64_t batch_for(const Graph& graph, int64_t wanted);
-
-/// Throws InvalidInput, naming input, sample and element, where float data holds a NaN or Inf. `first` is the number of
-/// the batch's first sample.
 void check_finite(const Batch& batch, int64_t first);
 
 }  // namespace kaon

@@ -57,8 +57,11 @@ TEST(BatchForTest, ConstantInputsDoNotCount) {
 
 TEST(BatchForTest, SaysWhatIsWrong) {
   EXPECT_NE(message_of([] { batch_for(Graph{}, 0); }).find("batch"), std::string::npos);
-  const std::string differ =
-      message_of([] { batch_for(graph_of({{{.value = 1}}, {{.value = 2}}}), 8); }, ErrorCode::Unsupported);
+  const std::string differ = message_of(
+      [] {
+        batch_for(graph_of({{{.value = 1}}, {{.value = 2}}}), 8);
+      },
+      ErrorCode::Unsupported);
   EXPECT_NE(differ.find("in1"), std::string::npos) << differ;
   EXPECT_NE(message_of([] { batch_for(Graph{}, 8, Samples(0)); }).find("empty"), std::string::npos);
   const std::string over = message_of([] { batch_for(graph_of({{{.value = 4}}}), 8, Samples(10)); });
@@ -93,8 +96,9 @@ TEST(CheckFiniteTest, FindsItAnywhere) {
 }
 
 TEST(CheckFiniteTest, EveryFloatType) {
-  EXPECT_NE(message_of([] { check_finite(batch_with<double>({4}, std::numeric_limits<double>::infinity(), 2), 0); })
-                .find("sample 2"),
+  EXPECT_NE(message_of([] {
+              check_finite(batch_with<double>({4}, std::numeric_limits<double>::infinity(), 2), 0);
+            }).find("sample 2"),
             std::string::npos);
   for (const auto& [type, bits] : {std::pair{DType::Float16, 0x7c00}, std::pair{DType::BFloat16, 0x7f80}}) {
     std::vector<uint16_t> values = {0, static_cast<uint16_t>(bits)};

@@ -49,8 +49,8 @@ void fake_quantize(FloatView in, std::span<float> out, std::span<const int64_t> 
 
 template <>
 struct EnumNames<Granularity> {
-  static constexpr std::string_view kind = "granularity";
-  static constexpr std::pair<std::string_view, Granularity> all[] = {{"per_tensor", Granularity::PerTensor},
+  static constexpr std::string_view kKind = "granularity";
+  static constexpr std::pair<std::string_view, Granularity> kAll[] = {{"per_tensor", Granularity::PerTensor},
                                                                      {"per_channel", Granularity::PerChannel},
                                                                      {"per_group", Granularity::PerGroup},
                                                                      {"per_block", Granularity::PerBlock},
@@ -59,16 +59,16 @@ struct EnumNames<Granularity> {
 
 template <>
 struct EnumNames<ScaleType> {
-  static constexpr std::string_view kind = "scale type";
-  static constexpr std::pair<std::string_view, ScaleType> all[] = {
+  static constexpr std::string_view kKind = "scale type";
+  static constexpr std::pair<std::string_view, ScaleType> kAll[] = {
       {"float32", ScaleType::Float32},         {"float16", ScaleType::Float16}, {"bfloat16", ScaleType::BFloat16},
       {"power_of_two", ScaleType::PowerOfTwo}, {"e8m0", ScaleType::E8M0},       {"e4m3", ScaleType::E4M3}};
 };
 
 template <>
 struct EnumNames<Rounding> {
-  static constexpr std::string_view kind = "rounding";
-  static constexpr std::pair<std::string_view, Rounding> all[] = {{"half_even", Rounding::HalfEven},
+  static constexpr std::string_view kKind = "rounding";
+  static constexpr std::pair<std::string_view, Rounding> kAll[] = {{"half_even", Rounding::HalfEven},
                                                                   {"half_away", Rounding::HalfAway},
                                                                   {"floor", Rounding::Floor},
                                                                   {"ceil", Rounding::Ceil},
@@ -77,8 +77,8 @@ struct EnumNames<Rounding> {
 
 template <>
 struct EnumNames<BlockScaleMode> {
-  static constexpr std::string_view kind = "block scale";
-  static constexpr std::pair<std::string_view, BlockScaleMode> all[] = {
+  static constexpr std::string_view kKind = "block scale";
+  static constexpr std::pair<std::string_view, BlockScaleMode> kAll[] = {
       {"even", BlockScaleMode::Even}, {"floor", BlockScaleMode::Floor}, {"ceil", BlockScaleMode::Ceil}};
 };
 

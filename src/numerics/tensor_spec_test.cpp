@@ -108,7 +108,7 @@ TEST(TensorSpec, RoundingIsHandedOn) {
 
 TEST(TensorSpec, NamesAreDistinctAndComeBack) {
   const auto check = []<typename E>(E) {
-    for (const auto& [name, value] : EnumNames<E>::all) {
+    for (const auto& [name, value] : EnumNames<E>::kAll) {
       EXPECT_EQ(enum_name(value), name);
       EXPECT_EQ(enum_value<E>(name, "here"), value);
     }

@@ -61,11 +61,15 @@ void for_each_run(const RowPlan& plan, const Body& body) {
   }
 }
 
-Gathered gather_tiles(FloatView in, const RowPlan& plan) {
+Gathered gather_tiles(FloatView in, const Tiling& tiling) {
+  const RowPlan plan(tiling);
+  const int64_t tiles = tiling.tile_count();
   Gathered result;
   result.values.resize(static_cast<size_t>(in.size));
-  result.first.assign(static_cast<size_t>(plan.tile_count() + 1), 0);
-  for_each_run(plan, [&](int64_t tile, int64_t, int64_t count) { result.first[static_cast<size_t>(tile + 1)] += count; });
+  result.first.assign(static_cast<size_t>(tiles + 1), 0);
+  if (in.size == 0) return result;
+  for_each_run(plan,
+               [&](int64_t tile, int64_t, int64_t count) { result.first[static_cast<size_t>(tile + 1)] += count; });
   std::partial_sum(result.first.begin(), result.first.end(), result.first.begin());
   std::vector<int64_t> next(result.first.begin(), result.first.end() - 1);
   float scratch[kBlock];
@@ -82,9 +86,9 @@ Gathered gather_tiles(FloatView in, const RowPlan& plan) {
 
 /// Few values need few bins, and millions of small tiles could not afford more.
 double bins_for(int64_t count, double bins) {
-  constexpr int64_t kLeast = 256;
-  constexpr int64_t kEach = 8;
-  return std::min(bins, static_cast<double>(std::max(kLeast, kEach * count)));
+  constexpr double kLeast = 1024;
+  constexpr double kEach = 8;
+  return std::min(bins, std::max(kLeast, kEach * static_cast<double>(count)));
 }
 
 }  // namespace
@@ -121,9 +125,9 @@ QuantParams observe_params(FloatView in, std::span<const int64_t> shape, const T
   QuantParams params{tiling_of(spec, shape), {}, {}};
   check_view(in, "in");
   check_size(in.size, params.tiling.element_count(), "in");
-  const RowPlan plan(params.tiling);
-  const Gathered tiles = gather_tiles(in, plan);
-  params.scale.resize(static_cast<size_t>(plan.tile_count()));
+  const int64_t tile_count = params.tiling.tile_count();
+  const Gathered tiles = gather_tiles(in, params.tiling);
+  params.scale.resize(static_cast<size_t>(tile_count));
   params.zero_point.resize(params.scale.size());
   const auto work = [&](int64_t begin, int64_t end) {
     for (int64_t t = begin; t < end; ++t) {
@@ -131,7 +135,8 @@ QuantParams observe_params(FloatView in, std::span<const int64_t> shape, const T
       const std::span<const float> values(tiles.values.data() + tiles.first[i],
                                           tiles.values.data() + tiles.first[i + 1]);
       Options own = options;
-      if (const auto bins = own.find("bins"); bins != own.end()) bins->second = bins_for(std::ssize(values), bins->second);
+      if (const auto bins = own.find("bins"); bins != own.end())
+        bins->second = bins_for(std::ssize(values), bins->second);
       const auto learned = kind.make(spec, own);
       learned->update(values);
       const ScaleZero chosen = learned->scale();
@@ -140,10 +145,10 @@ QuantParams observe_params(FloatView in, std::span<const int64_t> shape, const T
     }
   };
   // A single tile lets the observer itself use the threads.
-  if (plan.tile_count() == 1) {
+  if (tile_count == 1) {
     work(0, 1);
   } else {
-    parallel_for(0, plan.tile_count(), 1, work);
+    parallel_for(0, tile_count, 1, work);
   }
   if (std::ranges::all_of(params.zero_point, [](int32_t zero) { return zero == 0; })) params.zero_point.clear();
   return params;

@@ -59,13 +59,15 @@ struct FloatLevels {
   }
 };
 
+/// Rounding only gets better on the way to smaller scales, so a total this many times above the best is due to
+/// clipping, which only gets worse.
+constexpr double kHopeless = 4;
+
 /// The factor f, at most 1, for which error(f) is least: a coarse walk down, then closer looks around the best.
 template <class Error>
 double least_error_factor(const Error& error) {
   constexpr double kStep = 1.0 / 16;  // of an octave
   constexpr int kSteps = 16 * 12;
-  // Rounding only gets better on the way down, so a total far above the best is due to clipping, which only gets worse.
-  constexpr double kHopeless = 4;
   double best = 0;
   double least = error(1.0);
   for (int k = 1; k <= kSteps; ++k) {
@@ -128,7 +130,8 @@ double ErrorModel::sum(const Levels& levels, double scale) const {
   for (const Bin& bin : bins_) {
     const double low = bin.low * inverse;
     const double high = bin.high * inverse;
-    bins += bin.density * (integral_at(high, levels(high), clip_penalty_) - integral_at(low, levels(low), clip_penalty_));
+    bins +=
+        bin.density * (integral_at(high, levels(high), clip_penalty_) - integral_at(low, levels(low), clip_penalty_));
   }
   double points = 0;
   for (const Bin& point : points_) {
@@ -149,7 +152,7 @@ double ErrorModel::operator()(ScaleZero params) const {
   return with_levels(params.zero_point, [&](const auto& levels) { return sum(levels, params.scale); });
 }
 
-std::vector<double> ErrorModel::quantized(const std::vector<double>& values, ScaleZero params) const {
+std::vector<double> ErrorModel::quantized(std::span<const double> values, ScaleZero params) const {
   std::vector<double> result(values.size());
   with_levels(params.zero_point, [&](const auto& levels) {
     std::ranges::transform(values, result.begin(), [&](double x) { return levels(x / params.scale).level; });
@@ -162,8 +165,9 @@ double ErrorModel::operator()(Range range) const {
 }
 
 Range least_error_range(const ErrorModel& error, Range all) {
-  const double together =
-      least_error_factor([&](double f) { return error(Range{times(all.min, f), times(all.max, f)}); });
+  const double together = least_error_factor([&](double f) {
+    return error(Range{times(all.min, f), times(all.max, f)});
+  });
   Range best{times(all.min, together), times(all.max, together)};
   const bool one_number = error.spec().symmetric || format(error.spec().format).kind == FormatKind::Float;
   if (one_number || all.min == 0 || all.max == 0) return best;
@@ -179,7 +183,7 @@ Range least_error_range(const ErrorModel& error, Range all) {
 
 ScaleZero least_error_power_of_two(const ErrorModel& error, Range all) {
   constexpr int kHalvings = 12;
-  constexpr int kPlaces = 32;
+  constexpr int kPlaces = 8;
   TensorSpec spec = error.spec();
   spec.scale_type = ScaleType::PowerOfTwo;
   const Format& f = format(spec.format);
@@ -193,6 +197,7 @@ ScaleZero least_error_power_of_two(const ErrorModel& error, Range all) {
     // Zero points from where the range is cut only above to where it is cut only below.
     const double low = static_cast<double>(f.integer_min()) - all.min / scale;
     const double high = static_cast<double>(f.integer_max()) - all.max / scale;
+    double nearest = std::numeric_limits<double>::infinity();
     for (int place = 0; place <= (free_zero ? kPlaces : 0); ++place) {
       ScaleZero params = with_scale(spec, scale, all);
       if (free_zero) {
@@ -201,11 +206,13 @@ ScaleZero least_error_power_of_two(const ErrorModel& error, Range all) {
             std::clamp(zero, static_cast<double>(f.integer_min()), static_cast<double>(f.integer_max())));
       }
       const double e = error(params);
+      nearest = std::min(nearest, e);
       if (e < least) {
         least = e;
         best = params;
       }
     }
+    if (nearest > kHopeless * least) break;
   }
   return best;
 }

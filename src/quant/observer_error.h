@@ -1,4 +1,5 @@
 #pragma once
+#include <span>
 #include <vector>
 
 #include "numerics/histogram.h"
@@ -20,7 +21,7 @@ class ErrorModel {
   double operator()(Range range) const;
 
   /// For each of `values` the one it is quantized to, in units of the scale.
-  std::vector<double> quantized(const std::vector<double>& values, ScaleZero params) const;
+  std::vector<double> quantized(std::span<const double> values, ScaleZero params) const;
 
   const TensorSpec& spec() const { return spec_; }
 

@@ -14,9 +14,7 @@ class HistogramObserver : public Observer {
       : Observer(std::move(spec)), histogram_(static_cast<int64_t>(options.at("bins"))) {}
 
   void update(FloatView values) override { histogram_.update(values); }
-  Range seen() const override {
-    return histogram_.count() == 0 ? Range{} : Range{histogram_.min(), histogram_.max()};
-  }
+  Range seen() const override { return histogram_.count() == 0 ? Range{} : Range{histogram_.min(), histogram_.max()}; }
   Range range() const override {
     const Range all = with_zero(seen());
     return all.min == all.max ? all : with_zero(intersection(choose(all), all));

@@ -1,10 +1,8 @@
 #include <gtest/gtest.h>
 
-#include <numeric>
 #include <random>
 
 #include "numerics/error_metrics.h"
-#include "numerics/reference.h"
 #include "quant/observer.h"
 
 namespace kaon {
@@ -62,7 +60,7 @@ TEST(ObserveParamsTest, EveryTileHasTheParametersOfItsOwnObserver) {
     const std::vector<int64_t> tile_of = tiles_of(tiling_of(spec, shape));
     for (const std::string& name : observers().names()) {
       SCOPED_TRACE(name + " " + std::string(enum_name(spec.granularity)) + " axis " + std::to_string(spec.axis));
-      // Tiles are small, so their histograms have 256 bins, or as many as there are 8th parts of values.
+      // Small tiles have histograms of 8 bins for each value, but no fewer than 1024.
       const QuantParams params = observe_params(values, shape, spec, {name, {}}, "test");
       ASSERT_EQ(std::ssize(params.scale), params.tiling.tile_count());
       for (int64_t tile = 0; tile < params.tiling.tile_count(); ++tile) {
@@ -72,7 +70,8 @@ TEST(ObserveParamsTest, EveryTileHasTheParametersOfItsOwnObserver) {
         }
         ObserverConfig config{name, {}};
         for (const ObserverOption& option : observers().get(name).options) {
-          if (option.name == "bins") config.options["bins"] = std::max<double>(256, 8.0 * static_cast<double>(own.size()));
+          if (option.name != "bins") continue;
+          config.options["bins"] = std::max<double>(1024, 8.0 * static_cast<double>(own.size()));
         }
         const auto observer = make_observer(config, spec, "test");
         observer->update(own);
@@ -125,7 +124,13 @@ TEST(ObserveParamsTest, MseBeatsMinMaxOnSmallGroups) {
   spec.granularity = Granularity::PerGroup;
   spec.axis = 1;
   spec.group_size = 32;
-  for (const auto& [name, symmetric] : {std::pair{"int4", true}, std::pair{"uint4", false}, std::pair{"int2", true}}) {
+  struct Case {
+    std::string format;
+    bool symmetric;
+    double most;  ///< of min_max's error; the best possible for uint4 is 0.926
+  };
+  for (const auto& [name, symmetric, most] :
+       {Case{"int4", true, 0.8}, Case{"uint4", false, 0.935}, Case{"int2", true, 0.6}}) {
     spec.format = name;
     spec.symmetric = symmetric;
     const auto error = [&](const std::string& observer) {
@@ -135,7 +140,7 @@ TEST(ObserveParamsTest, MseBeatsMinMaxOnSmallGroups) {
       metrics.update(out, values);
       return metrics.mse();
     };
-    EXPECT_LT(error("mse"), 0.9 * error("min_max")) << name;
+    EXPECT_LT(error("mse"), most * error("min_max")) << name;
   }
 }
 

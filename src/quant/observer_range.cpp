@@ -9,8 +9,8 @@ namespace kaon {
 
 namespace {
 
-/// The finite values alone, where a first look met others or cannot tell zeros from nothing.
-std::vector<float> finite_values(FloatView values) {
+/// Block by block the extremes of the finite values: a second look where the first met Inf, or zeros that may be NaN.
+std::vector<float> finite_extremes(FloatView values) {
   std::vector<float> result;
   NonFinite others;
   float scratch[kBlock];
@@ -37,7 +37,7 @@ void SeenRange::update(FloatView values) {
   };
   Range range = range_of(values);
   if (!std::isfinite(range.min) || !std::isfinite(range.max) || (range.min == 0 && range.max == 0)) {
-    const std::vector<float> extremes = finite_values(values);
+    const std::vector<float> extremes = finite_extremes(values);
     if (extremes.empty()) return;
     range = range_of(extremes);
   }

@@ -11,8 +11,8 @@ enum class Strategy { WeightOnly, Static, Dynamic };
 
 template <>
 struct EnumNames<Strategy> {
-  static constexpr std::string_view kind = "strategy";
-  static constexpr std::pair<std::string_view, Strategy> all[] = {
+  static constexpr std::string_view kKind = "strategy";
+  static constexpr std::pair<std::string_view, Strategy> kAll[] = {
       {"weight_only", Strategy::WeightOnly}, {"static", Strategy::Static}, {"dynamic", Strategy::Dynamic}};
 };
 
@@ -39,8 +39,8 @@ enum class Layout { U8S8, S8S8, U8U8 };
 
 template <>
 struct EnumNames<Layout> {
-  static constexpr std::string_view kind = "layout";
-  static constexpr std::pair<std::string_view, Layout> all[] = {
+  static constexpr std::string_view kKind = "layout";
+  static constexpr std::pair<std::string_view, Layout> kAll[] = {
       {"u8s8", Layout::U8S8}, {"s8s8", Layout::S8S8}, {"u8u8", Layout::U8U8}};
 };
 

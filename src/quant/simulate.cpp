@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <map>
+#include <set>
 
 #include "base/error.h"
 #include "graph/fake_quantize.h"
@@ -108,9 +109,14 @@ class Simulation {
     }
     graph().nodes = std::move(nodes);
     const Uses uses(graph());
+    std::set<std::string> dropped;
     std::erase_if(graph().initializers, [&](const Initializer& initializer) {
-      return uses.consumers(initializer.name).empty() && !uses.is_output(initializer.name);
+      const bool unread = uses.consumers(initializer.name).empty() && !uses.is_output(initializer.name);
+      if (unread) dropped.insert(initializer.name);
+      return unread;
     });
+    // An initializer may stand among the inputs as their default; alone the input would become a required one.
+    std::erase_if(graph().inputs, [&](const ValueInfo& input) { return dropped.contains(input.name); });
   }
 
   const QuantizedModel& quantized_;

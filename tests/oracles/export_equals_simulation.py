@@ -6,11 +6,12 @@ For every model and scheme, sample by sample:
    simulation's value instead. The codes must be equal, except where the value before rounding lies on a tie: within
    TIE · (largest value of the tensor) of the middle between two codes, which is what float32 sums in another order
    differ by. A dynamic quantizer gets the simulation's value from before it and must give exactly the same; what the
-   layers compute between may differ by SUM · (largest value);
+   layers compute between may differ by SUM · (largest value). Behind Erf, Log and their like both are FUNCTION;
  - end to end, optimisation off: SQNR against the simulation is at least what ONNX Runtime reaches against itself
-   (optimisation off, and on with session.disable_quant_qdq=1) minus 3 dB, where 100 dB counts as equal. Integer
-   products leave the optimiser nothing to reorder: w8a8d is run with float products of the same numbers instead;
- - optimised, the file loads and has the fused operators.
+   minus 3 dB, where 100 dB counts as equal. Against itself means: optimisation off, and on with
+   session.disable_quant_qdq=1 (w8a8d with float products, as integer ones leave nothing to reorder), or with weights
+   that differ in their last bits: where few codes flip, that one way flipped none is luck;
+ - optimised, the file loads, has the fused operators and computes about the same (10 dB less).
 Without --full a few schemes on every model and every scheme on two of them."""
 import json
 import os
@@ -32,10 +33,14 @@ SCHEMES = ["w8", "w8c", "w4g32", "w4g128", "w4g32s", "w4g128s", "w4c", "w8a8", "
 FEW = ["w8a8c", "w8a8d", "w4g32", "fp8d"]  # one of each kind, for the models that are not in ALL
 ALL = ["resnet20_cifar10_fp32.onnx", "model.onnx"]
 STATIC = {"w8a8", "w8a8c", "a16w8", "fp8"}
-TIE = 2e-6
-SUM = 2e-5
+TIE = 1e-6
+SUM = 1e-5
+# These are approximated differently everywhere, or divide by what nearly cancels: behind them both may be so large.
+FUNCTIONS = {"Erf", "Exp", "Log", "Pow", "Sqrt", "Tanh", "Sigmoid", "Softmax", "ReduceMean", "LayerNormalization"}
+FUNCTION = 1e-4
+NUDGE = 4 * 2.0 ** -23
 EQUAL_DB = 100.0
-SAMPLES = 64  # compared end to end, a quarter without --full
+SMALL = 3.6e6  # bytes of a model that runs in a few milliseconds, of which more samples are compared end to end
 
 
 def run_session(model, optimised=False, settings=None, save=None):
@@ -116,6 +121,35 @@ def float_twin(model):
     twin.graph.node.extend(kept)
     twin.graph.initializer.append(numpy_helper.from_array(np.array(1, np.float32), "one"))
     return twin
+
+
+def behind_functions(graph):
+    """The values that depend on one of FUNCTIONS within a cut graph."""
+    found = set()
+    for node in graph.node:
+        if node.op_type in FUNCTIONS or found.intersection(node.input):
+            found.update(node.output)
+    return found
+
+
+def nudged(model, by):
+    """The scales of weights times 1 ± by."""
+    other = onnx.ModelProto()
+    other.CopyFrom(model)
+    constants = {i.name: i for i in other.graph.initializer}
+    dynamic = {n.output[1] for n in other.graph.node if n.op_type == "DynamicQuantizeLinear"}
+    random = np.random.default_rng(5)
+    for node in other.graph.node:
+        of_weight = node.op_type == "DequantizeLinear" and node.input[0] in constants
+        if not of_weight and not (node.op_type == "Mul" and node.input[0] in dynamic):
+            continue
+        scale = numpy_helper.to_array(constants[node.input[1]])
+        signs = random.choice(np.array([-1, 1], np.float32), scale.shape)
+        name = node.output[0] + "#nudged"
+        other.graph.initializer.append(numpy_helper.from_array(
+            np.asarray(scale * (1 + np.float32(by) * signs), np.float32), name))
+        node.input[1] = name
+    return other
 
 
 class Comparison:
@@ -229,6 +263,7 @@ class Comparison:
             return
         model, fed, rounded, exact, sums = self.cut()
         running = run_session(model)
+        loose = behind_functions(model.graph)
         names = [o.name for o in running.get_outputs()]
         for sample in range(self.plan["whole"]):
             feeds = self.feeds(sample)
@@ -236,13 +271,13 @@ class Comparison:
             got = dict(zip(names, running.run(None, feeds)))
             for value, source in rounded:
                 raw = got[source] if source in got else feeds[source]
-                self.compare_codes(value, raw, got[value + "#own"], feeds[value])
+                self.compare_codes(value, raw, got[value + "#own"], feeds[value], FUNCTION if source in loose else TIE)
             for value in sums:
                 if value + "#own" in got:
                     largest = np.abs(feeds[value]).max()
                     gap = float(np.abs(got[value + "#own"] - feeds[value]).max() / max(largest, 1e-30))
                     self.sum = max(self.sum, gap)
-                    if not gap <= SUM:
+                    if not gap <= (FUNCTION if value + "#own" in loose else SUM):
                         self.problems.append(f"{value} differs by {gap:.3g} of its largest value")
             for made, name in exact:
                 value = got[made[0]]
@@ -252,7 +287,7 @@ class Comparison:
                 if not np.array_equal(value, self.at(sample, name)):
                     self.problems.append(f"dynamic {name}: {np.sum(value != self.at(sample, name))} values differ")
 
-    def compare_codes(self, value, raw, own, simulated):
+    def compare_codes(self, value, raw, own, simulated, tolerance):
         self.codes += own.size
         if own.shape != simulated.shape:
             self.problems.append(f"{value} is {own.shape}, not {simulated.shape}")
@@ -265,27 +300,45 @@ class Comparison:
         middle = (own[differ].astype(np.float64) + simulated[differ]) / 2
         distance = float((np.abs(raw[differ] - middle) / np.abs(raw).max()).max())
         self.tie = max(self.tie, distance)
-        if not distance <= TIE:
+        if not distance <= tolerance:
             self.problems.append(f"{value}: {count} codes differ, up to {distance:.3g} of the largest value off a tie")
 
+    def shares_weights(self):
+        constants = {i.name for i in self.model.graph.initializer}
+        weights = [n.output[0] for n in self.model.graph.node
+                   if n.op_type == "DequantizeLinear" and n.input[0] in constants]
+        read = [i for n in self.model.graph.node for i in n.input]
+        return any(read.count(name) > 1 for name in weights)
+
     def check_end_to_end(self, scheme):
-        off = run_session(self.model)
+        """SQNR in dB against ONNX Runtime without optimisation: the simulation's, and its own in three other ways."""
+        exact = {"session.qdq_matmulnbits_accuracy_level": "1"}
+        if not self.shares_weights():  # else ONNX Runtime does not load it: it makes each weight a twin of one name
+            exact["session.x64quantprecision"] = "1"
+        # As much as sums differ by that are added up in another order, or as functions were seen to differ.
+        by = NUDGE if max(self.tie, self.sum / 10) <= TIE else max(self.tie, self.sum)
         other = float_twin(self.model) if scheme == "w8a8d" else self.model
-        plain = run_session(other, True, {"session.disable_quant_qdq": "1",
-                                          "session.qdq_matmulnbits_accuracy_level": "1"})
-        signal = noise = self_noise = 0.0
+        off = run_session(self.model)
+        ways = {"itself": run_session(other, True, {**exact, "session.disable_quant_qdq": "1"}),
+                "nudged": run_session(nudged(self.model, by)), "optimised": run_session(self.model, True, exact)}
+        signal, noise = 0.0, dict.fromkeys(["simulation", *ways], 0.0)
         for sample in range(self.plan["samples"]):
             feeds = self.feeds(sample)
-            for name, a, b in zip(self.outputs, off.run(self.outputs, feeds), plain.run(self.outputs, feeds)):
-                if a.dtype != np.float32:
+            got = {way: running.run(self.outputs, feeds) for way, running in ways.items()}
+            got["simulation"] = [self.at(sample, name) for name in self.outputs]
+            for k, expected in enumerate(off.run(self.outputs, feeds)):
+                if expected.dtype != np.float32:
                     continue
-                signal += np.square(a.astype(np.float64)).sum()
-                noise += np.square(a.astype(np.float64) - self.at(sample, name)).sum()
-                self_noise += np.square(a.astype(np.float64) - b).sum()
-        ours, theirs = (10 * np.log10(signal / n) if n > 0 else np.inf for n in (noise, self_noise))
-        if not ours >= min(theirs, EQUAL_DB) - 3:
-            self.problems.append(f"end to end {ours:.1f} dB, ONNX Runtime against itself {theirs:.1f}")
-        return ours, theirs
+                expected = expected.astype(np.float64)
+                signal += np.square(expected).sum()
+                for way in noise:
+                    noise[way] += np.square(got[way][k] - expected).sum()
+        db = {way: 10 * np.log10(signal / n) if n > 0 else np.inf for way, n in noise.items()}
+        if not db["simulation"] >= min(db["itself"], db["nudged"], EQUAL_DB) - 3:
+            self.problems.append("end to end the simulation is further off than ONNX Runtime from itself")
+        if not db["optimised"] >= min(db["itself"], db["nudged"], EQUAL_DB) - 10:
+            self.problems.append("optimised, the file computes something else")
+        return db
 
     def check_fused(self, scheme, scratch):
         saved = os.path.join(scratch, "optimised.onnx")
@@ -326,7 +379,8 @@ def main():
             data = os.path.join(os.path.dirname(os.path.dirname(os.path.dirname(path))), "data")
         start = time.time()
         with tempfile.TemporaryDirectory() as scratch:
-            files = prepare(path, data, scratch, 16, SAMPLES if full else SAMPLES // 4)
+            small = os.path.getsize(path) < SMALL
+            files = prepare(path, data, scratch, 16, (64 if small else 16) if full else (16 if small else 8))
             if files is None:
                 print(f"{name}: not compared: its inputs have no axis of samples")
                 continue
@@ -342,11 +396,11 @@ def main():
                 one = Comparison(os.path.join(scratch, scheme))
                 weights = one.check_weights()
                 one.check_layers()
-                ours, theirs = one.check_end_to_end(scheme)
+                db = one.check_end_to_end(scheme)
                 fused = one.check_fused(scheme, scratch)
-                print(f"  {scheme}: {weights} weights, {one.codes} codes, {one.differing} on ties (up to {one.tie:.2g}), "
-                      f"sums to {one.sum:.2g}, {ours:.1f} dB (ONNX Runtime itself {theirs:.1f}), {fused}, "
-                      f"{time.time() - start:.1f} s")
+                print(f"  {scheme}: {weights} weights, {one.codes} codes, {one.differing} on ties (to {one.tie:.2g}), "
+                      f"sums to {one.sum:.2g}, dB: {', '.join(f'{way} {n:.1f}' for way, n in db.items())}, "
+                      f"{fused}, {time.time() - start:.1f} s")
                 for problem in one.problems[:5]:
                     print("    failed:", problem)
                 failures += bool(one.problems)

@@ -31,17 +31,23 @@ void batch_norm(Call& call, const BatchNormAttributes& attributes) {
     call.out(0, (x - shaped(mean)) * factor + shaped(bias), call.type(0));
     return;
   }
-  std::vector<int64_t> axes;
-  for (int64_t i = 0; i < x.dim(); ++i) {
-    if (i == 0 || (i > 1 && attributes.spatial)) axes.push_back(i);
-  }
-  const at::Tensor batch_mean = x.mean(axes, /*keepdim=*/true);
-  const at::Tensor batch_variance = at::var(x, axes, /*unbiased=*/false, /*keepdim=*/true);
-  const auto shaped = [&](const at::Tensor& values) { return values.reshape(batch_mean.sizes()); };
-  const at::Tensor y = (x - batch_mean) * (batch_variance + attributes.epsilon).rsqrt() * shaped(scale) + shaped(bias);
   const auto running = [&](const at::Tensor& old, const at::Tensor& now) {
     return old * attributes.momentum + now.reshape(old.sizes()) * (1 - attributes.momentum);
   };
+  at::Tensor y, batch_mean, batch_variance;
+  if (attributes.spatial && x.dim() > 1) {
+    // One pass forward and one back; the statistics come without a gradient.
+    at::Tensor inverse;
+    std::tie(y, batch_mean, inverse) =
+        at::native_batch_norm(x, scale, bias, {}, {}, /*training=*/true, 0, attributes.epsilon);
+    batch_variance = inverse.pow(-2) - attributes.epsilon;
+  } else {
+    std::vector<int64_t> axes{0};
+    batch_mean = x.mean(axes, /*keepdim=*/true);
+    batch_variance = at::var(x, axes, /*unbiased=*/false, /*keepdim=*/true);
+    const auto shaped = [&](const at::Tensor& values) { return values.reshape(batch_mean.sizes()); };
+    y = (x - batch_mean) * (batch_variance + attributes.epsilon).rsqrt() * shaped(scale) + shaped(bias);
+  }
   call.out(0, y, call.type(0));
   call.out(1, running(mean, batch_mean), call.type(3));
   call.out(2, running(variance, batch_variance), call.type(4));

@@ -10,16 +10,18 @@ namespace kaon {
 
 namespace {
 
-double p_log_p(double p) { return p == 0 ? 0 : p * std::log(p); }
-
 class Distribution {
  public:
-  explicit Distribution(const Histogram& histogram)
-      : histogram_(histogram), counts_(histogram.counts().begin(), histogram.counts().end()) {
-    for (int64_t i = 0; i < std::ssize(counts_); ++i) centres_.push_back(histogram.edge(i) + histogram.width() / 2);
+  explicit Distribution(const Histogram& histogram) {
     below_.push_back(0);
-    for (const double count : counts_) {
-      logs_.push_back(p_log_p(count));
+    for (int64_t i = 0; i < std::ssize(histogram.counts()); ++i) {
+      const auto count = static_cast<double>(histogram.counts()[static_cast<size_t>(i)]);
+      if (count == 0) continue;
+      const int64_t bin = histogram.first_bin() + i;
+      centres_.push_back(histogram.edge(i) + histogram.width() / 2);
+      at_zero_.push_back(bin == 0 || bin == -1);
+      counts_.push_back(count);
+      logs_.push_back(count * std::log(count));
       below_.push_back(below_.back() + count);
     }
   }
@@ -27,50 +29,40 @@ class Distribution {
   /// KL(p || q) in nats: p has what `range` clips in its outermost bins, q has not, which is the price of clipping; and
   /// in q the bins between two rounding points are equal, which is the price of rounding.
   double divergence(Range range, const ErrorModel& model, ScaleZero params) const {
-    const size_t begin = bin_of(range.min);
-    const size_t end = bin_of(range.max) + 1;
+    const auto first_above = [&](double bound) {
+      return static_cast<size_t>(std::ranges::lower_bound(centres_, bound) - centres_.begin());
+    };
+    const size_t begin = first_above(range.min);
+    const size_t end = first_above(range.max);
+    if (begin == end) return std::numeric_limits<double>::infinity();
     const double total = below_.back();
     const double clipped_low = below_[begin];
     const double clipped_high = total - below_[end];
-    std::vector<double> levels = model.quantized(centres_, params);
+    const std::vector<double> levels = model.quantized(std::span(centres_).subspan(begin, end - begin), params);
 
     double sum = 0;
     for (size_t i = begin; i < end;) {
       size_t stop = i;
-      double q = 0;
-      double p = 0;
       double p_logs = 0;
-      int64_t in_use = 0;
       do {
         const double clipped = (stop == begin ? clipped_low : 0) + (stop + 1 == end ? clipped_high : 0);
-        const double count = counts_[stop];
-        q += count;
-        p += count + clipped;
-        p_logs += clipped == 0 ? logs_[stop] : p_log_p(count + clipped);
-        in_use += count + clipped > 0 ? 1 : 0;
+        const double p = counts_[stop] + clipped;
+        p_logs += clipped == 0 ? logs_[stop] : p * std::log(p);
         ++stop;
-      } while (stop < end && levels[stop] == levels[i] && !at_zero(stop) && !at_zero(stop - 1));
-      if (p > 0 && q == 0) return std::numeric_limits<double>::infinity();
-      if (p > 0) sum += p_logs - p * std::log(q / static_cast<double>(in_use));
+      } while (stop < end && levels[stop - begin] == levels[i - begin] && !at_zero_[stop] && !at_zero_[stop - 1]);
+      const double q = below_[stop] - below_[i];
+      const double p = q + (i == begin ? clipped_low : 0) + (stop == end ? clipped_high : 0);
+      sum += p_logs - p * std::log(q / static_cast<double>(stop - i));
       i = stop;
     }
     return sum / total + std::log((total - clipped_low - clipped_high) / total);
   }
 
  private:
-  size_t bin_of(double bound) const {
-    const double bin = std::floor((bound - histogram_.edge(0)) / histogram_.width());
-    return static_cast<size_t>(std::clamp(bin, 0.0, static_cast<double>(counts_.size() - 1)));
-  }
-  /// Whether 0 is an edge of the bin.
-  bool at_zero(size_t i) const {
-    const int64_t bin = histogram_.first_bin() + static_cast<int64_t>(i);
-    return bin == 0 || bin == -1;
-  }
-
-  const Histogram& histogram_;
-  std::vector<double> counts_;
+  // Of the bins that hold something.
   std::vector<double> centres_;
+  std::vector<bool> at_zero_;  // whether 0 is an edge of the bin
+  std::vector<double> counts_;
   std::vector<double> logs_;   // counts_[i] ln counts_[i]
   std::vector<double> below_;  // values in the bins before bin i
 };
@@ -95,8 +87,8 @@ class Entropy : public HistogramObserver {
     const double most = error(all);
     const double amax = std::max(-all.min, all.max);
     Range best = all;
-    double least = divergence(all);
-    for (int k = kThresholds - 1; k > 0; --k) {
+    double least = INFINITY;
+    for (int k = kThresholds; k > 0; --k) {
       const auto bound = static_cast<float>(amax * k / kThresholds);
       const Range range{std::max(all.min, -bound), std::min(all.max, bound)};
       if (error(range) > most) continue;

@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <cfloat>
 #include <cmath>
 
 #include "numerics/moments.h"
@@ -9,7 +10,8 @@ namespace kaon {
 
 namespace {
 
-/// The scale that learned step sizes start from: 2 · mean |x| / √q_max (Esser et al., "Learned Step Size Quantization").
+/// The scale that learned step sizes start from: 2 · mean |x| / √q_max (Esser et al., "Learned Step Size
+/// Quantization").
 class Lsq : public Observer {
  public:
   using Observer::Observer;
@@ -35,8 +37,8 @@ class Lsq : public Observer {
     if (is_cast(f) || all.min == all.max) return Observer::scale();
     const Range codes = representable(spec(), {1, with_scale(spec(), 1, all).zero_point});
     const double q_max = spec().symmetric ? codes.max : std::max(codes.max, -codes.min);
-    const auto wanted = static_cast<float>(2 * magnitudes_.mean / std::sqrt(q_max));
-    return with_scale(spec(), round_scale(std::max(wanted, std::numeric_limits<float>::min()), spec().scale_type), all);
+    const double wanted = std::clamp<double>(2 * magnitudes_.mean / std::sqrt(q_max), FLT_MIN, FLT_MAX);
+    return with_scale(spec(), round_scale(static_cast<float>(wanted), spec().scale_type), all);
   }
 
  private:

@@ -1,5 +1,5 @@
-#include "quant/observer_range.h"
 #include "quant/observer.h"
+#include "quant/observer_range.h"
 
 namespace kaon {
 
@@ -24,9 +24,8 @@ void register_min_max(Registry<ObserverKind>& kinds) {
   kinds.add("min_max", {.summary = "everything seen",
                         .options = {},
                         .make = [](const TensorSpec& spec, const auto&) { return std::make_unique<MinMax>(spec); },
-                        .params = [](FloatView in, std::span<const int64_t> shape, const TensorSpec& spec) {
-                          return choose_params(in, shape, spec);
-                        }});
+                        .params = [](FloatView in, std::span<const int64_t> shape,
+                                     const TensorSpec& spec) { return choose_params(in, shape, spec); }});
 }
 
 }  // namespace kaon

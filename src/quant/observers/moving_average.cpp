@@ -43,9 +43,8 @@ void register_moving_average(Registry<ObserverKind>& kinds) {
              .make = [](const TensorSpec& spec,
                         const auto& options) { return std::make_unique<MovingAverage>(spec, options.at("momentum")); },
              // One update only: the range itself.
-             .params = [](FloatView in, std::span<const int64_t> shape, const TensorSpec& spec) {
-               return choose_params(in, shape, spec);
-             }});
+             .params = [](FloatView in, std::span<const int64_t> shape,
+                          const TensorSpec& spec) { return choose_params(in, shape, spec); }});
 }
 
 }  // namespace kaon

@@ -16,8 +16,7 @@ class Mse : public HistogramObserver {
 }  // namespace
 
 void register_mse(Registry<ObserverKind>& kinds) {
-  kinds.add("mse",
-            {.summary = "least mean squared error", .options = {bins_option()}, .make = make_of<Mse>()});
+  kinds.add("mse", {.summary = "least mean squared error", .options = {bins_option()}, .make = make_of<Mse>()});
 }
 
 }  // namespace kaon

@@ -7,8 +7,8 @@ namespace kaon {
 
 namespace {
 
-/// Leaves out the largest magnitudes, on whichever side of 0 they are. As in ONNX Runtime, the bound is the lower end of
-/// the bin that holds the percentile; 100 covers everything.
+/// Leaves out the largest magnitudes, on whichever side of 0 they are. As in ONNX Runtime, the bound is the lower end
+/// of the bin that holds the percentile; 100 covers everything.
 class Percentile : public HistogramObserver {
  public:
   Percentile(const TensorSpec& spec, const std::map<std::string, double>& options)

@@ -30,9 +30,8 @@ void register_power_of_two_min_max(Registry<ObserverKind>& kinds) {
             {.summary = "everything seen; the scale is a power of two",
              .options = {},
              .make = [](const TensorSpec& spec, const auto&) { return std::make_unique<PowerOfTwoMinMax>(spec); },
-             .params = [](FloatView in, std::span<const int64_t> shape, const TensorSpec& spec) {
-               return choose_params(in, shape, with_power_of_two(spec));
-             }});
+             .params = [](FloatView in, std::span<const int64_t> shape,
+                          const TensorSpec& spec) { return choose_params(in, shape, with_power_of_two(spec)); }});
 }
 
 }  // namespace kaon

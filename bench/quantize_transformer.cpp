@@ -1,4 +1,4 @@
-#include "simulate_transformer.h"
+#include "quantize_transformer.h"
 
 #include <fmt/core.h>
 
