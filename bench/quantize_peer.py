@@ -2,6 +2,7 @@
 
 Prints one line of JSON: the seconds after the imports, and the largest resident set in MiB.
 """
+import contextlib
 import json
 import os
 import sys
@@ -31,8 +32,9 @@ class Images(CalibrationDataReader):
 def main():
     model, folder, count, method, out = sys.argv[1:]
     start = time.perf_counter()
-    quantize_static(model, out, Images(folder, int(count)), quant_format=QuantFormat.QDQ, per_channel=True,
-                    activation_type=QuantType.QUInt8, weight_type=QuantType.QInt8, calibrate_method=METHODS[method])
+    with contextlib.redirect_stdout(sys.stderr):
+        quantize_static(model, out, Images(folder, int(count)), quant_format=QuantFormat.QDQ, per_channel=True,
+                        activation_type=QuantType.QUInt8, weight_type=QuantType.QInt8, calibrate_method=METHODS[method])
     seconds = time.perf_counter() - start
     with open("/proc/self/status") as status:
         peak = next(int(line.split()[1]) / 1024 for line in status if line.startswith("VmHWM:"))

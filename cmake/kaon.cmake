@@ -41,8 +41,10 @@ function(kaon_test name)
   set_tests_properties(${name} PROPERTIES TIMEOUT 600)
 endfunction()
 
-# What every program of ours gets: mimalloc as its allocator (page faults dominate convolutions otherwise).
+# What every program of ours gets: mimalloc as its allocator (page faults dominate convolutions otherwise), and OpenMP
+# threads that do not spin long.
 function(kaon_executable target)
+  target_sources(${target} PRIVATE ${KAON_SOURCE_DIR}/short_spin.cpp)
   if(KAON_MIMALLOC)
     find_package(mimalloc REQUIRED CONFIG)
     target_link_options(${target} BEFORE PRIVATE -Wl,--no-as-needed)
@@ -76,6 +78,16 @@ ${calls}}
 }  // namespace kaon
 ")
   target_sources(${arg_TARGET} PRIVATE ${generated} ${arg_EXTRA})
+endfunction()
+
+# kaon_embed(TARGET name=file...): the files as text in the program; C++ asks for them by embedded_file(name).
+function(kaon_embed target)
+  set(generated ${CMAKE_CURRENT_BINARY_DIR}/${target}/embedded.cpp)
+  list(TRANSFORM ARGN REPLACE "^[^=]*=" "" OUTPUT_VARIABLE files)
+  add_custom_command(OUTPUT ${generated}
+    COMMAND ${CMAKE_COMMAND} "-DFILES=${ARGN}" -DOUTPUT=${generated} -P ${PROJECT_SOURCE_DIR}/cmake/embed.cmake
+    DEPENDS ${files} ${PROJECT_SOURCE_DIR}/cmake/embed.cmake WORKING_DIRECTORY ${CMAKE_CURRENT_SOURCE_DIR} VERBATIM)
+  target_sources(${target} PRIVATE ${generated})
 endfunction()
 
 # Leaves one parallel_for backend in kaon_base (TSan does not understand libgomp).
