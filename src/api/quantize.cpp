@@ -3,6 +3,7 @@
 #include <chrono>
 #include <nlohmann/json.hpp>
 
+#include "api/debug.h"
 #include "base/atomic_file.h"
 #include "base/error.h"
 #include "base/memory_usage.h"
@@ -30,17 +31,34 @@ void measure(const QuantizedModel& quantized, const QuantizeCall& call, Quantize
   report.metrics_after = evaluate(simulated, *data, usual_metrics(*data, true), &exact, settings).metrics;
 }
 
+/// One line for each key, and for each element of an array.
+std::string in_lines(const nlohmann::ordered_json& document) {
+  std::string text = "{";
+  for (const auto& [key, value] : document.items()) {
+    text += fmt::format("{}\n\"{}\": ", text.size() > 1 ? "," : "", key);
+    if (!value.is_array() || value.empty()) {
+      text += value.dump();
+      continue;
+    }
+    for (size_t i = 0; i < value.size(); ++i) text += (i == 0 ? "[\n  " : ",\n  ") + value[i].dump();
+    text += "]";
+  }
+  return text + "\n}\n";
+}
+
 }  // namespace
 
 QuantizeReport quantize_file(const QuantizeCall& call) {
   const auto start = std::chrono::steady_clock::now();
   if (call.output.empty()) fail(ErrorCode::InvalidConfig, "", "nowhere to write to: give -o OUT.onnx");
+  const std::optional<DebugEnvironment> asked = debug_environment();
   QuantizeReport report;
   const Config config = config_of(call.quant);
   report.scheme = config_name(call.quant);
   report.calib_unused = !call.data.calib.empty() && !needs_calibration(config);
   const Model model = read_onnx(call.model, &report.bytes_before);
   const QuantizedModel quantized = quantize_for(call.model, model, config, call.data, *call.progress);
+  if (asked) debug_as_asked(*asked, call.model, report.scheme, quantized, call.data, *call.progress);
   ExportOptions options;
   options.fake = call.fake;
   const Exported exported = export_onnx(quantized, options);
@@ -48,7 +66,7 @@ QuantizeReport quantize_file(const QuantizeCall& call) {
 
   write_onnx(exported.model, call.output);
   AtomicFile sidecar(call.output.string() + ".json");
-  sidecar.write(sidecar_json(quantized, exported).dump(1) + "\n");
+  sidecar.write(in_lines(sidecar_json(quantized, exported)));
   sidecar.commit();
 
   report.layers = quantized.quantized_layers();

@@ -38,23 +38,26 @@ void export_activation(Exporter& exporter, const Quantizer& quantizer) {
 
 /// What a user of ONNX Runtime should know about its fast paths.
 void note_runtime(Exporter& exporter) {
-  bool integer_activations = false;
-  bool integer_weights = false;
+  bool eight_bit_activations = false;
+  bool integer_products = false;
   bool shared_weights = false;
   for (const Quantizer& quantizer : exporter.quantized.quantizers) {
     if (!quantizer.enabled) continue;
     const Format& own = format(quantizer.spec.format);
-    if (quantizer.is_activation() && own.kind == FormatKind::Integer) integer_activations = true;
-    if (quantizer.kind == Slot::Weight && own.kind == FormatKind::Integer) {
-      integer_weights = true;
-      shared_weights |= quantizer.readers.size() > 1;
+    if (own.kind != FormatKind::Integer) continue;
+    if (quantizer.is_activation() && own.bits == 8) eight_bit_activations = true;
+    if (quantizer.kind != Slot::Weight) continue;
+    shared_weights |= quantizer.readers.size() > 1;
+    for (const Reader& reader : quantizer.readers) {
+      const std::string& op = exporter.quantized.model.graph.nodes[static_cast<size_t>(reader.node)].op;
+      integer_products |= op == "MatMul" || op == "Gemm";
     }
   }
-  if (integer_activations) {
+  if (eight_bit_activations) {
     exporter.note(fmt::format(
         "ONNX Runtime on x64 without VNNI saturates uint8 × int8 products unless session.x64quantprecision is 1{}",
         shared_weights ? ", which it refuses here, where layers share a weight" : ""));
-  } else if (integer_weights) {
+  } else if (integer_products) {
     exporter.note(
         "ONNX Runtime rounds the inputs of MatMulNBits to 8 bits unless session.qdq_matmulnbits_accuracy_level is 1");
   }

@@ -51,6 +51,10 @@ class Learner {
     }
   }
 
+  void end_batch() {
+    for (const auto& observer : observers_) observer->end_batch();
+  }
+
   void finish() {
     QuantParams params;
     Range all{INFINITY, -INFINITY};
@@ -122,6 +126,7 @@ void calibrate_activations(QuantizedModel& quantized, const Dataset& data, const
       if (input != samples.inputs.end()) learner->see(input->second);
     }
     engine.run(samples.inputs, hooks);
+    for (Learner& learner : learners) learner.end_batch();
     settings.progress->at(std::min(first + batch, data.size()));
   }
   settings.progress->end();

@@ -139,6 +139,7 @@ QuantParams observe_params(FloatView in, std::span<const int64_t> shape, const T
         bins->second = bins_for(std::ssize(values), bins->second);
       const auto learned = kind.make(spec, own);
       learned->update(values);
+      learned->end_batch();
       const ScaleZero chosen = learned->scale();
       params.scale[i] = chosen.scale;
       params.zero_point[i] = chosen.zero_point;

@@ -20,8 +20,10 @@ class Observer {
   explicit Observer(TensorSpec spec) : spec_(std::move(spec)) {}
   virtual ~Observer() = default;
 
-  /// The values of one batch; NaN and Inf are left out.
+  /// Values of one batch; NaN and Inf are left out.
   virtual void update(FloatView values) = 0;
+  /// All of a batch was seen; it may have come in several updates.
+  virtual void end_batch() {}
   /// The range to cover; {0, 0} before anything was seen.
   virtual Range range() const = 0;
   /// The parameters that follow; observers that choose the scale itself say it here.

@@ -75,6 +75,7 @@ TEST(ObserveParamsTest, EveryTileHasTheParametersOfItsOwnObserver) {
         }
         const auto observer = make_observer(config, spec, "test");
         observer->update(own);
+        observer->end_batch();
         EXPECT_FLOAT_EQ(params.scale[static_cast<size_t>(tile)], observer->scale().scale);
         EXPECT_EQ(params.zero_point.empty() ? 0 : params.zero_point[static_cast<size_t>(tile)],
                   observer->scale().zero_point);

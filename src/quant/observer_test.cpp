@@ -91,7 +91,10 @@ struct Learned {
 Learned learn(const std::string& observer, const TensorSpec& spec, const std::vector<std::vector<float>>& batches,
               const std::map<std::string, double>& options = {}) {
   const auto learned = make_observer({observer, options}, spec, "test");
-  for (const std::vector<float>& batch : batches) learned->update(batch);
+  for (const std::vector<float>& batch : batches) {
+    learned->update(batch);
+    learned->end_batch();
+  }
   return {learned->range(), learned->scale(), learned->seen()};
 }
 
@@ -207,6 +210,7 @@ TEST_P(EveryObserver, MemoryStaysFlat) {
     for (int i = 0; i < times; ++i) {
       for (float& x : batch) x *= 1.0001F;
       observer->update(batch);
+      observer->end_batch();
     }
   };
   feed(20);

@@ -5,20 +5,21 @@ namespace kaon {
 
 namespace {
 
-/// Minimum and maximum of each update, averaged with weights that fade; the first update sets them.
+/// Minimum and maximum of each batch, averaged with weights that fade; the first batch sets them.
 class MovingAverage : public Observer {
  public:
   MovingAverage(TensorSpec spec, double momentum) : Observer(std::move(spec)), momentum_(momentum) {}
 
-  void update(FloatView values) override {
-    SeenRange now;
-    now.update(values);
-    if (now.empty()) return;
-    const Range range = now.range();
+  void update(FloatView values) override { batch_.update(values); }
+
+  void end_batch() override {
+    if (batch_.empty()) return;
+    const Range range = batch_.range();
     low_ = seen_.empty() ? range.min : low_ + momentum_ * (range.min - low_);
     high_ = seen_.empty() ? range.max : high_ + momentum_ * (range.max - high_);
     const float extremes[] = {range.min, range.max};
     seen_.update(std::span<const float>(extremes));
+    batch_ = {};
   }
   Range range() const override { return with_zero({static_cast<float>(low_), static_cast<float>(high_)}); }
   Range seen() const override { return seen_.range(); }
@@ -27,6 +28,7 @@ class MovingAverage : public Observer {
   double momentum_;
   double low_ = 0;
   double high_ = 0;
+  SeenRange batch_;
   SeenRange seen_;
 };
 
