@@ -214,7 +214,8 @@ std::string Network::uniform(const std::string& name, const Shape& shape, int64_
 
 void Network::add_initializer(const std::string& name, Tensor tensor) {
   if (graph_.find_initializer(name) != nullptr) {
-    fail(ErrorCode::InvalidConfig, name, "a second parameter of this name; layers with parameters need names of their own");
+    fail(ErrorCode::InvalidConfig, name,
+         "a second parameter of this name; layers with parameters need names of their own");
   }
   graph_.initializers.push_back({name, std::move(tensor), {}, {}});
 }

@@ -14,7 +14,7 @@ namespace kaon::nn {
 
 /// 784-512-512-10 with Relu between.
 Model mlp(uint64_t seed = 0);
-/// Residual blocks at 14×14, 7×7 and 4×4, as in a ResNet.
+/// Residual blocks at 7×7 and 4×4, as in a ResNet.
 Model cnn(uint64_t seed = 0);
 /// Depthwise and pointwise convolutions in turn, batch norms and Relu6, as in a MobileNet.
 Model mobilenet(uint64_t seed = 0);

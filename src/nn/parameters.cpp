@@ -30,9 +30,9 @@ void load_parameters(Model& model, const fs::path& path) {
     const auto it = found.find(initializer.name);
     if (it == found.end()) refuse(initializer.name, "is missing");
     if (it->second.type() != initializer.tensor.type() || it->second.shape() != initializer.tensor.shape()) {
-      refuse(initializer.name, fmt::format("is {} {}, in the model {} {}", name_of(it->second.type()),
-                                           to_string(it->second.shape()), name_of(initializer.tensor.type()),
-                                           to_string(initializer.tensor.shape())));
+      refuse(initializer.name,
+             fmt::format("is {} {}, in the model {} {}", name_of(it->second.type()), to_string(it->second.shape()),
+                         name_of(initializer.tensor.type()), to_string(initializer.tensor.shape())));
     }
   }
   for (Initializer& initializer : model.graph.initializers) initializer.tensor = found.at(initializer.name);

@@ -108,6 +108,18 @@ std::unique_ptr<torch::optim::Optimizer> make_optimizer(const std::map<std::stri
       torch::optim::SGDOptions(options.learning_rate).momentum(options.momentum).nesterov(options.momentum > 0));
 }
 
+/// Convolutions keep the layout of their weights, and batch norms and depthwise convolutions are several times faster
+/// in this one. The copy matters: what has one channel counts as channels-last already, but is not taken for it.
+void use_channels_last(std::map<std::string, at::Tensor>& parameters) {
+  const at::NoGradGuard no_gradients;
+  for (auto& [name, parameter] : parameters) {
+    if (parameter.dim() != 4) continue;
+    at::Tensor data = at::empty(parameter.sizes(), parameter.options(), at::MemoryFormat::ChannelsLast);
+    data.copy_(parameter);
+    parameter.set_data(data);
+  }
+}
+
 void set_rate(torch::optim::Optimizer& optimizer, double rate) {
   for (torch::optim::OptimizerParamGroup& group : optimizer.param_groups()) group.options().set_lr(rate);
 }
@@ -131,8 +143,10 @@ class Training {
         input_(only_input(model)),
         form_(model),
         net_(form_.model(), form_.frozen()),
-        samples_(read_all(data, input_)),
-        optimizer_(make_optimizer(net_.parameters(), options)) {}
+        samples_(read_all(data, input_)) {
+    use_channels_last(net_.parameters());
+    optimizer_ = make_optimizer(net_.parameters(), options);
+  }
 
   std::vector<Epoch> run() {
     std::vector<Epoch> epochs;
@@ -154,9 +168,7 @@ class Training {
     return epochs;
   }
 
-  Model trained() const {
-    return form_.restored(net_.trained());
-  }
+  Model trained() const { return form_.restored(net_.trained()); }
 
  private:
   static std::string only_input(const Model& model) {

@@ -1,5 +1,6 @@
 // The layout: the header's length as eight bytes, low end first; the header, a JSON object with one entry for each
-// tensor and maybe "__metadata__"; then the tensors' bytes, C order, low end first. Offsets count from the header's end.
+// tensor and maybe "__metadata__"; then the tensors' bytes, C order, low end first. Offsets count from the header's
+// end.
 #include "io/safetensors/safetensors.h"
 
 #include <algorithm>
@@ -115,7 +116,8 @@ class HeaderReader : public nlohmann::json_sax<nlohmann::json> {
     if (!known.insert(text).second) fail(ErrorCode::CorruptFile, where(), "the key {} comes twice", in_quotes(text));
     (level_ == Level::Top ? name_ : field_) = std::move(text);
     if (level_ == Level::Tensor && field_ != "dtype" && field_ != "shape" && field_ != "data_offsets") {
-      fail(ErrorCode::CorruptFile, where(), "unknown key {}; dtype, shape and data_offsets are known", in_quotes(field_));
+      fail(ErrorCode::CorruptFile, where(), "unknown key {}; dtype, shape and data_offsets are known",
+           in_quotes(field_));
     }
     return true;
   }
@@ -186,8 +188,8 @@ Tensor make_tensor(Entry& entry, std::span<const std::byte> data, const std::sha
     fail(ErrorCode::CorruptFile, in_quotes(entry.name), "{}", error.message());
   }
   if (count * bits_of(type) % 8 != 0 || stored_bytes(type, count) != std::ssize(data)) {
-    fail(ErrorCode::CorruptFile, in_quotes(entry.name), "its shape has {} elements of {} bits, its data {} bytes", count,
-         bits_of(type), data.size());
+    fail(ErrorCode::CorruptFile, in_quotes(entry.name), "its shape has {} elements of {} bits, its data {} bytes",
+         count, bits_of(type), data.size());
   }
   if (type == DType::Bool && std::ranges::any_of(data, [](std::byte b) { return b > std::byte{1}; })) {
     fail(ErrorCode::CorruptFile, in_quotes(entry.name), "a bool that is neither 0 nor 1");
@@ -201,7 +203,8 @@ Tensor make_tensor(Entry& entry, std::span<const std::byte> data, const std::sha
 
 NamedTensors parse(std::span<const std::byte> bytes, const std::shared_ptr<const void>& owner,
                    SafetensorsMetadata* metadata) {
-  if (bytes.size() < kLengthBytes) fail(ErrorCode::CorruptFile, "header", "no safetensors file: {} bytes", bytes.size());
+  if (bytes.size() < kLengthBytes)
+    fail(ErrorCode::CorruptFile, "header", "no safetensors file: {} bytes", bytes.size());
   uint64_t length = 0;
   std::memcpy(&length, bytes.data(), kLengthBytes);
   if (length > kMostHeader || length > bytes.size() - kLengthBytes) {
@@ -215,7 +218,8 @@ NamedTensors parse(std::span<const std::byte> bytes, const std::shared_ptr<const
   nlohmann::json::sax_parse(text.begin(), text.end(), &header);
 
   const auto data = bytes.subspan(kLengthBytes + length);
-  std::ranges::sort(header.entries(), {}, [](const Entry& entry) { return std::pair(entry.offsets[0], entry.offsets[1]); });
+  std::ranges::sort(header.entries(), {},
+                    [](const Entry& entry) { return std::pair(entry.offsets[0], entry.offsets[1]); });
   NamedTensors tensors;
   int64_t done = 0;
   for (Entry& entry : header.entries()) {
@@ -255,9 +259,8 @@ std::string make_header(const std::vector<const NamedTensors::value_type*>& tens
            name_of(tensor.type()));
     }
     const int64_t end = offset + tensor.byte_size();
-    nlohmann::ordered_json entry{{"dtype", kTypes[order_of(tensor.type())].name},
-                                 {"shape", tensor.shape()},
-                                 {"data_offsets", {offset, end}}};
+    nlohmann::ordered_json entry{
+        {"dtype", kTypes[order_of(tensor.type())].name}, {"shape", tensor.shape()}, {"data_offsets", {offset, end}}};
     // Names are known to differ; operator[] would look through all of them each time.
     header.get_ref<nlohmann::ordered_json::object_t&>().emplace_back(name, std::move(entry));
     offset = end;

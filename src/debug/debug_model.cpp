@@ -1,0 +1,231 @@
+#include "debug/debug_model.h"
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <memory>
+#include <tuple>
+
+#include "base/error.h"
+#include "base/text.h"
+#include "debug/non_finite.h"
+#include "debug/observe.h"
+#include "debug/reading.h"
+#include "engine/engine.h"
+#include "quant/placement.h"
+#include "quant/simulate.h"
+
+namespace kaon {
+namespace {
+
+/// The layer of this name, or nullptr for a node that is no layer.
+const Layer* find_layer(const QuantizedModel& quantized, const std::string& name) {
+  const auto found = std::find_if(quantized.layers.begin(), quantized.layers.end(),
+                                  [&](const Layer& layer) { return layer.name == name; });
+  return found == quantized.layers.end() ? nullptr : &*found;
+}
+
+class Debugger {
+ public:
+  Debugger(const QuantizedModel& quantized, const DebugOptions& options)
+      : quantized_(quantized),
+        options_(options),
+        names_(quantized),
+        uses_(quantized.model.graph),
+        simulated_(simulate(quantized)) {
+    for (const Quantizer& quantizer : quantized.quantizers) {
+      if (!quantizer.enabled) continue;
+      QuantizerWatch* watch = wanted(quantizer) ? add(quantizer) : nullptr;
+      if (quantizer.is_activation()) by_output_[simulated_value(quantized_, quantizer)] = watch;
+    }
+    if (watches_.empty()) {
+      fail(ErrorCode::InvalidInput, "layers", "no quantized layer matches '{}'", options.layers);
+    }
+  }
+
+  DebugReport run(const Dataset* data) {
+    const auto watched = std::find_if(watches_.begin(), watches_.end(),
+                                      [](const auto& watch) { return watch->quantizer().is_activation(); });
+    if (data == nullptr && watched != watches_.end()) {
+      fail(ErrorCode::InvalidConfig, (*watched)->quantizer().label(),
+           "this value is known only while the model runs: give data to debug on");
+    }
+    constants();
+    if (data != nullptr && !stopped()) activations(*data);
+    return finish();
+  }
+
+ private:
+  bool wanted(const Served& served) const { return glob_match(options_.layers, served.layer); }
+  bool wanted(const Quantizer& quantizer) const {
+    return std::any_of(quantizer.serves.begin(), quantizer.serves.end(),
+                       [&](const Served& served) { return wanted(served); });
+  }
+  bool stopped() const { return options_.nan && report_.nan.has_value(); }
+
+  QuantizerWatch* add(const Quantizer& quantizer) {
+    bool convolution = false;
+    bool layer = false;
+    for (const Served& served : quantizer.serves) {
+      const Layer* known = find_layer(quantized_, served.layer);
+      if (known == nullptr) continue;
+      layer = true;
+      convolution |= known->op == "Conv" || known->op == "ConvTranspose";
+    }
+    const bool histograms = options_.act_hist || !quantizer.is_activation();
+    watches_.push_back(std::make_unique<QuantizerWatch>(quantizer, convolution, layer, histograms));
+    return watches_.back().get();
+  }
+
+  void note(std::optional<NonFiniteAt> at, int64_t batch, bool float_run) {
+    if (!at || report_.nan) return;
+    at->batch = batch;
+    at->float_run = float_run;
+    report_.nan = std::move(at);
+  }
+
+  void constants() {
+    for (const Layer& layer : quantized_.layers) {
+      for (const std::string& name : {layer.weight, layer.bias}) {
+        const Initializer* constant = name.empty() ? nullptr : quantized_.model.graph.find_initializer(name);
+        if (constant == nullptr) continue;
+        report_.parameters += constant->tensor.size();
+        if (options_.nan) note(names_.find(name, constant->tensor), -1, true);
+      }
+    }
+    for (const auto& watch : watches_) {
+      const Quantizer& quantizer = watch->quantizer();
+      if (quantizer.is_activation()) continue;
+      const Tensor& exact = quantized_.model.graph.find_initializer(quantizer.tensor)->tensor;
+      const Layer* layer = find_layer(quantized_, quantizer.serves.front().layer);
+      const bool by_layer = quantizer.kind == Slot::Weight && layer != nullptr;
+      watch->see_constant(exact, by_layer ? channel_axis(quantized_.model.graph, *layer) : 0);
+      if (watch->non_finite() > 0) note(names_.find(quantizer.tensor, exact), -1, true);
+    }
+  }
+
+  void activations(const Dataset& data) {
+    const int64_t batch = batch_for(quantized_.model.graph, options_.batch, data);
+    Engine exact(quantized_.model);
+    Engine simulated(simulated_);
+    options_.progress->begin("debugging", data.size());
+    for (int64_t first = 0; first < data.size() && !stopped(); first += batch) {
+      const Batch samples = data.read(first, std::min(batch, data.size() - first));
+      check_finite(samples, first);
+      one_batch(exact.start(samples.inputs), simulated.start(samples.inputs), report_.batches);
+      report_.samples += std::min(batch, data.size() - first);
+      ++report_.batches;
+      options_.progress->at(report_.samples);
+    }
+    options_.progress->end();
+  }
+
+  /// Both models node by node: a value of the float run is there when the quantized run makes its own, and neither is
+  /// kept longer than the model itself needs it.
+  void one_batch(Frame exact, Frame simulated, int64_t batch) {
+    for (const Node& node : simulated_.graph.nodes) {
+      if (stopped()) return;
+      const auto quantizer = by_output_.find(node.outputs[0]);
+      if (quantizer != by_output_.end()) {
+        const Tensor input = quantizer->second == nullptr ? Tensor() : simulated.value(node.inputs[0]);
+        simulated.step();
+        if (quantizer->second == nullptr) continue;
+        compare(*quantizer->second, exact, input, simulated.value(node.outputs[0]), batch);
+        continue;
+      }
+      exact.step();
+      simulated.step();
+      if (options_.nan) look(exact, simulated, node, batch);
+    }
+  }
+
+  void compare(QuantizerWatch& watch, const Frame& exact, const Tensor& input, const Tensor& output, int64_t batch) {
+    const std::string& value = watch.quantizer().tensor;
+    const Tensor reference = exact.value(value);
+    if (reference.shape() != input.shape()) {
+      fail(ErrorCode::Unsupported, watch.quantizer().label(),
+           "the value has the shape {} in the float run and {} in the quantized one; they cannot be compared",
+           to_string(reference.shape()), to_string(input.shape()));
+    }
+    report_.observed += input.size();
+    const int64_t before = watch.non_finite();
+    watch.see(input, output, reference);
+    if (watch.non_finite() == before) return;
+    note(names_.find(value, reference), batch, true);
+    note(names_.find(value, input), batch, false);
+  }
+
+  /// Looks for NaN and Inf in what a node made in both runs.
+  void look(const Frame& exact, const Frame& simulated, const Node& node, int64_t batch) {
+    const Node& original = quantized_.model.graph.nodes[static_cast<size_t>(exact.position() - 1)];
+    for (size_t i = 0; i < original.outputs.size(); ++i) {
+      const std::string& name = original.outputs[i];
+      if (uses_.consumers(name).empty() && !uses_.is_output(name)) continue;
+      note(names_.find(name, exact.value(name)), batch, true);
+      note(names_.find(name, simulated.value(node.outputs[i])), batch, false);
+    }
+  }
+
+  DebugReport finish() {
+    for (const auto& watch : watches_) {
+      report_.quantizers.push_back(watch->finish());
+      QuantizerDebug& made = report_.quantizers.back();
+      for (const Served& served : watch->quantizer().serves) {
+        if (!wanted(served)) continue;
+        const Layer* layer = find_layer(quantized_, served.layer);
+        report_.rows.push_back({served.layer, served.slot, layer == nullptr ? "" : layer->op,
+                                report_.quantizers.size() - 1, 0});
+      }
+      made.reading = read_quantizer(made);
+    }
+    order_rows();
+    rank_rows();
+    report_.layers = std::ssize(quantized_.layers);
+    report_.skipped = quantized_.skipped;
+    return std::move(report_);
+  }
+
+  /// By the node, then by the slot.
+  void order_rows() {
+    std::map<std::string, int64_t> places;
+    const auto& nodes = quantized_.model.graph.nodes;
+    for (size_t i = 0; i < nodes.size(); ++i) places.insert({plain_name(nodes[i]), static_cast<int64_t>(i)});
+    for (const Layer& layer : quantized_.layers) places[layer.name] = layer.node;
+    const auto key = [&](const DebugRow& row) { return std::tuple(places[row.layer], row.layer, row.slot); };
+    std::stable_sort(report_.rows.begin(), report_.rows.end(),
+                     [&](const DebugRow& a, const DebugRow& b) { return key(a) < key(b); });
+    for (size_t i = 0; i < report_.rows.size(); ++i) report_.rows[i].order = static_cast<int64_t>(i);
+  }
+
+  void rank_rows() {
+    std::vector<double> badness;
+    for (const QuantizerDebug& quantizer : report_.quantizers) {
+      badness.push_back(quantizer.non_finite() > 0 ? INFINITY : quantizer.channel_error());
+    }
+    std::stable_sort(report_.rows.begin(), report_.rows.end(), [&](const DebugRow& a, const DebugRow& b) {
+      return badness[a.quantizer] > badness[b.quantizer];
+    });
+  }
+
+  const QuantizedModel& quantized_;
+  const DebugOptions& options_;
+  ValueNames names_;
+  Uses uses_;
+  Model simulated_;
+  std::vector<std::unique_ptr<QuantizerWatch>> watches_;
+  /// By what they make in the simulated model; null for those nobody asked for.
+  std::map<std::string, QuantizerWatch*> by_output_;
+  DebugReport report_;
+};
+
+}  // namespace
+
+DebugReport debug(const QuantizedModel& quantized, const Dataset& data, const DebugOptions& options) {
+  return Debugger(quantized, options).run(&data);
+}
+
+DebugReport debug(const QuantizedModel& quantized, const DebugOptions& options) {
+  return Debugger(quantized, options).run(nullptr);
+}
+
+}  // namespace kaon

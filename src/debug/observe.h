@@ -1,0 +1,43 @@
+#pragma once
+#include <vector>
+
+#include "debug/channels.h"
+#include "debug/debug_report.h"
+#include "debug/limits.h"
+
+namespace kaon {
+
+/// One quantizer while data goes by.
+class QuantizerWatch {
+ public:
+  /// `layer`: some layer reads or makes the value; `convolution`: one of them is a convolution.
+  QuantizerWatch(const Quantizer& quantizer, bool convolution, bool layer, bool histograms);
+
+  const Quantizer& quantizer() const { return quantizer_; }
+  /// NaN and Inf so far, in either run.
+  int64_t non_finite() const { return result_.non_finite(); }
+
+  /// The four values of one batch: x, q and r; l is computed here.
+  void see(const Tensor& input, const Tensor& output, const Tensor& reference);
+  /// A weight or bias; `axis` counts its output channels.
+  void see_constant(const Tensor& exact, int64_t axis);
+
+  /// All that was learned.
+  QuantizerDebug finish();
+
+ private:
+  struct Values;
+  void sweep(const Values& values);
+  int64_t axis_for(int64_t rank) const;
+
+  const Quantizer& quantizer_;
+  bool convolution_;
+  bool layer_;
+  bool histograms_;
+  QuantizerDebug result_;
+  ChannelCounter channels_;
+  AbsMeans means_;
+  std::vector<float> local_;  ///< l of one batch, where it cannot be made piece by piece
+};
+
+}  // namespace kaon

@@ -1,0 +1,122 @@
+#include "debug/reading.h"
+
+#include <fmt/format.h>
+
+#include <cmath>
+#include <utility>
+#include <vector>
+
+namespace kaon {
+namespace {
+
+constexpr double kManyZeroed = 0.2;
+constexpr double kHeavyTail = 30;    // kurtosis; 3 for a normal distribution, 6 for a Laplace one
+constexpr double kBigShift = 0.02;   // of the standard deviation
+constexpr double kFineError = 0.03;  // about 30 dB
+
+std::string percent(double share) {
+  const double value = 100 * share;
+  if (value >= 9.95) return fmt::format("{:.0f} %", value);
+  return value >= 0.095 ? fmt::format("{:.1f} %", value) : fmt::format("{:.2g} %", value);
+}
+
+const char* channel_word(const QuantizerDebug& quantizer) {
+  switch (quantizer.kind) {
+    case Slot::Input: return "input channels";
+    case Slot::Output: return "output channels";
+    default: return "output channels of the weight";
+  }
+}
+
+class Findings {
+ public:
+  explicit Findings(const QuantizerDebug& quantizer) : quantizer_(quantizer) {}
+
+  std::string run() {
+    non_finite();
+    if (quantizer_.io.count == 0) return join("saw no data");
+    clipping();
+    outliers();
+    zeroed();
+    tail();
+    shift();
+    inherited();
+    return join("");
+  }
+
+ private:
+  template <typename... Args>
+  void say(fmt::format_string<Args...> format, Args&&... args) {
+    words_.push_back(fmt::format(format, std::forward<Args>(args)...));
+  }
+
+  /// One range for many channels: then they compete for it.
+  bool shares_range() const { return quantizer_.scale.size() == 1 || (quantizer_.dynamic && quantizer_.scale.empty()); }
+
+  void non_finite() {
+    if (quantizer_.non_finite() > 0) say("{} values are NaN or Inf", quantizer_.non_finite());
+  }
+
+  void clipping() {
+    const double part = quantizer_.io.mse() > 0 ? quantizer_.clip_error() / quantizer_.io.mse() : 0;
+    if (quantizer_.clips.clipped == 0 || (part < 0.1 && quantizer_.clipped() < 0.01)) return;
+    std::string range;
+    if (quantizer_.representable) {
+      range = fmt::format(" at [{:.4g}, {:.4g}], values reach [{:.4g}, {:.4g}]", quantizer_.representable->min,
+                          quantizer_.representable->max, quantizer_.input.min, quantizer_.input.max);
+    }
+    say("{} of the values are clipped{}: {} of the squared error", percent(quantizer_.clipped()), range, percent(part));
+  }
+
+  void outliers() {
+    if (!shares_range()) return;
+    const auto count = std::ssize(quantizer_.outlier_channels());
+    if (count == 0) return;
+    say("{} of {} {} hold {} of the range", count, quantizer_.channels.size(), channel_word(quantizer_),
+        percent(quantizer_.outlier_range()));
+  }
+
+  void zeroed() {
+    if (quantizer_.zeroed() >= kManyZeroed) say("{} of the values become 0", percent(quantizer_.zeroed()));
+  }
+
+  void tail() {
+    if (quantizer_.kind == Slot::Bias || quantizer_.kurtosis() < kHeavyTail) return;
+    say("heavy tails: the largest value is {:.0f} standard deviations out (kurtosis {:.0f})",
+        std::max(quantizer_.input.max - quantizer_.input.mean, quantizer_.input.mean - quantizer_.input.min) /
+            quantizer_.input.stddev(),
+        quantizer_.kurtosis());
+  }
+
+  void shift() {
+    const double shift = quantizer_.input.stddev() > 0 ? quantizer_.bias_shift() / quantizer_.input.stddev() : 0;
+    if (std::fabs(shift) < kBigShift) return;
+    say("the mean moves {} by {} of the standard deviation", shift > 0 ? "up" : "down", percent(std::fabs(shift)));
+  }
+
+  void inherited() {
+    const double local = quantizer_.local_error();
+    const double all = quantizer_.cumulative_error();
+    if (all < kFineError || all < 2 * local) return;
+    say("{} of the error at this place comes from layers before it", percent(1 - local * local / (all * all)));
+  }
+
+  std::string join(const std::string& nothing) const {
+    std::string text;
+    for (const std::string& word : words_) text += (text.empty() ? "" : "; ") + word;
+    if (!text.empty()) return text;
+    if (!nothing.empty()) return nothing;
+    if (quantizer_.io.sum_squared_error == 0) return "exact";
+    if (quantizer_.channel_error() < kFineError) return fmt::format("fine: {:.1f} dB", quantizer_.io.sqnr_db());
+    return fmt::format("coarse: rounding moves a typical channel by {}", percent(quantizer_.channel_error()));
+  }
+
+  const QuantizerDebug& quantizer_;
+  std::vector<std::string> words_;
+};
+
+}  // namespace
+
+std::string read_quantizer(const QuantizerDebug& quantizer) { return Findings(quantizer).run(); }
+
+}  // namespace kaon

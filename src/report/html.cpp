@@ -1,0 +1,41 @@
+#include "report/html.h"
+
+#include <string>
+#include <string_view>
+
+#include "base/atomic_file.h"
+#include "base/error.h"
+#include "report/embedded.h"
+#include "report/page_data.h"
+
+namespace kaon {
+
+namespace {
+
+std::string_view part(std::string_view name, std::string_view data) {
+  if (name == "data") return data;
+  const std::string_view file = embedded_file(name);
+  if (file.empty()) fail(ErrorCode::Internal, "page.html", "asks for '{}', which the program does not hold", name);
+  return file;
+}
+
+}  // namespace
+
+void write_html(const DebugReport& report, const std::filesystem::path& path) {
+  const std::string data = page_data(report);
+  AtomicFile file(path);
+  // Each {{name}} of the skeleton stands for a part; what the parts hold is not looked at again.
+  std::string_view rest = embedded_file("page.html");
+  while (!rest.empty()) {
+    const size_t open = rest.find("{{");
+    file.write(rest.substr(0, open));
+    if (open == std::string_view::npos) break;
+    const size_t close = rest.find("}}", open);
+    if (close == std::string_view::npos) fail(ErrorCode::Internal, "page.html", "an open {{ is never closed");
+    file.write(part(rest.substr(open + 2, close - open - 2), data));
+    rest.remove_prefix(close + 2);
+  }
+  file.commit();
+}
+
+}  // namespace kaon

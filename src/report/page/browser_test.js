@@ -1,0 +1,79 @@
+// Appended to a page by html_test.cpp: uses it as a person would, and leaves what it found in #result.
+(async () => {
+  const problems = [];
+  const check = (ok, what) => { if (!ok) problems.push(what); };
+  const later = () => new Promise((resolve) => setTimeout(resolve, 30));
+  const body = document.querySelector("#table tbody");
+  const texts = (column) => [...body.rows].map((row) => row.cells[column].textContent);
+  const header = (key) => document.querySelector(`th[data-key="${key}"]`);
+  const drawn = (canvas) => {
+    const copy = Object.assign(document.createElement("canvas"), { width: canvas.width, height: canvas.height });
+    const context = copy.getContext("2d", { willReadFrequently: true });
+    context.drawImage(canvas, 0, 0);
+    const pixels = context.getImageData(0, 0, copy.width, copy.height).data;
+    const colors = new Set();
+    for (let i = 0; i < pixels.length; i += 4) {
+      if (pixels[i + 3] > 200) colors.add((pixels[i] << 16) | (pixels[i + 1] << 8) | pixels[i + 2]);
+    }
+    return canvas.width > 100 && canvas.height > 100 && colors.size > 3;
+  };
+  const started = performance.now();
+  try {
+    await later();
+    check(body.rows.length === EXPECTED_ROWS, `${body.rows.length} rows`);
+    check(drawn(document.getElementById("overview")), "the overview is empty");
+    check(document.querySelector("#detail h2").textContent === texts(0)[0], "the worst layer is not shown first");
+
+    header("layer").firstChild.click();
+    const names = texts(0);
+    check(header("layer").getAttribute("aria-sort") === "ascending", "no aria-sort");
+    check(names.every((name, i) => i === 0 || names[i - 1].localeCompare(name, "en", { numeric: true }) <= 0), "names are not sorted");
+    header("kurtosis").firstChild.click();
+    const column = [...header("kurtosis").parentNode.cells].indexOf(header("kurtosis"));
+    const falling = texts(column).map(Number).filter((value) => !Number.isNaN(value));
+    check(falling.length > 1 && falling.every((value, i) => i === 0 || falling[i - 1] >= value), "kurtosis does not fall");
+    header("kurtosis").firstChild.click();
+    check(Number(texts(column)[0]) <= Number(texts(column)[1]), "a second click does not turn the order");
+
+    const last = body.rows[body.rows.length - 1];
+    last.querySelector("button").click();
+    await later();
+    check(document.querySelector("#detail h2").textContent === last.cells[0].textContent, "a click does not show the layer");
+    const canvases = [...document.querySelectorAll("#detail canvas")];
+    check(canvases.length >= EXPECTED_CHARTS, `${canvases.length} charts of a layer`);
+    check(canvases.every(drawn), "an empty chart in the detail");
+    check([...body.rows].filter((row) => row.classList.contains("selected")).length >= 1, "nothing is marked as selected");
+
+    const overview = Chart.getChart("overview");
+    const bar = overview.getDatasetMeta(0).data.find((one, i) => overview.data.datasets[0].data[i] !== null);
+    const box = overview.canvas.getBoundingClientRect();
+    overview.canvas.dispatchEvent(new MouseEvent("click", { clientX: box.x + bar.x, clientY: box.y + (bar.y + bar.base) / 2, bubbles: true }));
+    await later();
+    const shown = overview.data.labels[overview.getDatasetMeta(0).data.indexOf(bar)];
+    check(shown.startsWith(document.querySelector("#detail h2").textContent), `a click on the bar of ${shown} shows something else`);
+    for (const id of ["metric", "slot", "order"]) {
+      const choice = document.getElementById(id);
+      for (let i = choice.options.length - 1; i >= 0; --i) {
+        choice.selectedIndex = i;
+        choice.dispatchEvent(new Event("change"));
+        await later();
+        check(drawn(document.getElementById("overview")), `the overview is empty for ${id} ${choice.value}`);
+      }
+    }
+    const filter = document.getElementById("filter");
+    filter.value = "no layer has this name";
+    filter.dispatchEvent(new Event("input"));
+    check([...body.rows].every((row) => row.hidden), "the filter shows rows that do not match");
+    filter.value = "";
+    filter.dispatchEvent(new Event("input"));
+    check([...body.rows].every((row) => !row.hidden), "the filter hides rows for good");
+    check(performance.getEntriesByType("resource").length === 0, "the page loaded something");
+  } catch (error) {
+    problems.push(String(error.stack || error));
+  }
+  problems.push(...window.pageErrors);
+  const result = document.createElement("pre");
+  result.id = "result";
+  result.textContent = `RESULT ${problems.length === 0 ? "fine" : problems.join(" | ")} END ${Math.round(performance.now() - started)} ms`;
+  document.body.append(result);
+})();

@@ -1,0 +1,506 @@
+"use strict";
+(() => {
+  const report = JSON.parse(document.getElementById("data").textContent);
+  const byId = (id) => document.getElementById(id);
+  const css = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
+
+  /** An element with attributes and children; texts become text, never markup. */
+  function make(tag, attributes = {}, ...children) {
+    const element = document.createElement(tag);
+    for (const [name, value] of Object.entries(attributes)) {
+      if (value !== undefined && value !== false) element.setAttribute(name, value === true ? "" : value);
+    }
+    element.append(...children.filter((child) => child !== undefined && child !== null));
+    return element;
+  }
+
+  // ---- numbers. NaN comes as null, infinities as "inf" and "-inf".
+
+  const superscripts = "⁰¹²³⁴⁵⁶⁷⁸⁹";
+  const superscript = (n) => String(n).replace(/./g, (c) => (c === "-" ? "⁻" : superscripts[Number(c)]));
+
+  function numeric(value) {
+    if (value === null || value === undefined) return NaN;
+    if (value === "inf") return Infinity;
+    if (value === "-inf") return -Infinity;
+    return value;
+  }
+
+  function short(raw, digits = 3) {
+    const value = numeric(raw);
+    if (Number.isNaN(value)) return "NaN";
+    if (!Number.isFinite(value)) return value > 0 ? "∞" : "−∞";
+    const minus = value < 0 ? "−" : "";
+    const size = Math.abs(value);
+    if (size === 0) return "0";
+    if (size >= 1e5 || size < 1e-3) {
+      if (size >= 1e5 && size < 1e15) {
+        const power = Math.floor(Math.log10(size) / 3);
+        return `${minus}${Number((size / 1000 ** power).toPrecision(digits))} ${"kMGT"[power - 1]}`;
+      }
+      const [mantissa, exponent] = size.toExponential(digits - 1).split("e");
+      return `${minus}${Number(mantissa)}·10${superscript(Number(exponent))}`;
+    }
+    return minus + String(Number(size.toPrecision(size >= 1000 ? 5 : digits)));
+  }
+
+  /** Names powers of ten; where the axis has few of them, also 2 and 5 times these. */
+  function logTick(low, high, show) {
+    const few = !(high / low > 150);
+    return (value) => {
+      const mantissa = Math.round(Number(value.toExponential(3).split("e")[0]) * 1000) / 1000;
+      return mantissa === 1 || (few && (mantissa === 2 || mantissa === 5)) ? show(value) : "";
+    };
+  }
+
+  const percent = (raw) => {
+    const value = numeric(raw);
+    return Number.isFinite(value) ? `${short(100 * value, 3)} %` : short(value);
+  };
+  const range = (low, high) => `${short(low)} … ${short(high)}`;
+
+  // ---- what is shown of a quantizer
+
+  const metrics = [
+    { key: "channel_error", name: "channel error", log: true,
+      help: "Error relative to each channel's own size, then the root mean square over the channels: what rows are ranked by." },
+    { key: "local_error", name: "local error", log: true,
+      help: "What this quantizer alone does to the float model's value r: ‖Q(r) − r‖ / ‖r‖." },
+    { key: "cumulative_error", name: "cumulative error", log: true,
+      help: "This value in the quantized run against the float run, with all that came before: ‖q − r‖ / ‖r‖." },
+    { key: "mean_relative_error", name: "mean relative error", log: true,
+      help: "Mean of |q − x| / |x|. Large where many values are close to zero." },
+    { key: "sqnr_db", name: "SQNR, dB", low_is_bad: true,
+      help: "Signal to quantization noise. Higher is better; 6 dB are worth one bit." },
+    { key: "mse", name: "mean squared error", log: true, help: "Mean of (q − x)²." },
+    { key: "max_abs", name: "largest error", log: true, help: "The largest |q − x|." },
+    { key: "clipped", name: "clipped", log: true, show: percent, help: "Share of values beyond what the format can represent." },
+    { key: "zeroed", name: "rounded to zero", log: true, show: percent, help: "Share of nonzero values that became zero." },
+    { key: "kurtosis", name: "kurtosis", log: true, help: "3 for a normal distribution; large where few values are far out." },
+    { key: "channel_imbalance", name: "channel imbalance", log: true,
+      help: "Largest |x| of any channel over that of the median channel. One scale for all suits them badly when it is large." },
+  ];
+  const columns = [
+    { key: "layer", name: "layer", text: true },
+    { key: "slot", name: "slot", text: true },
+    { key: "format", name: "format", text: true },
+    { key: "channel_error", name: "channel error", meter: true },
+    { key: "local_error", name: "local" },
+    { key: "cumulative_error", name: "cumulative" },
+    { key: "mean_relative_error", name: "relative" },
+    { key: "sqnr_db", name: "SQNR, dB" },
+    { key: "clipped", name: "clipped", show: percent },
+    { key: "zeroed", name: "→ 0", show: percent },
+    { key: "kurtosis", name: "kurtosis" },
+    { key: "channel_imbalance", name: "imbalance" },
+    { key: "outlier_channels", name: "outlier channels" },
+    { key: "bias_shift", name: "bias shift" },
+    { key: "max_abs", name: "largest error" },
+    { key: "mse", name: "MSE" },
+    { key: "cosine", name: "cosine", show: (value) => short(value, 6) },
+  ];
+  const slots = ["weight", "input", "output", "bias"];
+  const slotColor = { weight: "--float", input: "--quantized", output: "--arrives", bias: "--muted" };
+
+  const rows = report.rows.map((row, rank) => ({ ...row, rank, q: report.quantizers[row.quantizer] }));
+  const valueOf = (row, key) => (key in row ? row[key] : row.q[key]);
+
+  // ---- heading
+
+  function showSummary() {
+    byId("model").textContent = report.model || "the model";
+    document.title = `Kaon: ${report.model || "model"}, ${report.scheme}`;
+    const worst = rows[0];
+    const facts = [
+      ["scheme", report.scheme || "–"],
+      ["samples", short(report.samples)],
+      ["layers", short(report.layers)],
+      ["parameters", short(report.parameters)],
+      ["quantizers", String(report.quantizers.length)],
+      ["values observed", short(report.observed)],
+    ];
+    if (worst) facts.push(["worst", `${worst.layer} · ${worst.slot}`]);
+    byId("summary").append(...facts.map(([name, value]) => make("div", {}, make("dt", {}, name), make("dd", {}, value))));
+    if (report.nan) {
+      const at = report.nan;
+      const place = at.batch < 0 ? "the constant" : `batch ${at.batch}, element [${at.element.join(", ")}] of`;
+      byId("alert").hidden = false;
+      byId("alert").append(make("strong", {}, `${short(at.value)} in ${at.layer} · ${at.slot}. `),
+        `First seen in ${place} ${at.tensor}, in the ${at.float_run ? "float model already" : "quantized run"}.`);
+    }
+    if (report.skipped.length > 0) {
+      const box = byId("skipped");
+      box.hidden = false;
+      box.firstElementChild.textContent = `${report.skipped.length} not quantized`;
+      box.lastElementChild.append(...report.skipped.map((s) => make("li", {}, `${s.layer}: ${s.reason}`)));
+    }
+  }
+
+  // ---- bars over all layers
+
+  let selected = null;
+  let overview = null;
+  let overviewRows = [];
+
+  function fillChoices() {
+    byId("metric").append(...metrics.map((m) => make("option", { value: m.key }, m.name)));
+    const present = slots.filter((slot) => rows.some((row) => row.slot === slot));
+    byId("slot").append(make("option", { value: "" }, "everything"),
+      ...present.map((slot) => make("option", { value: slot }, slot === "bias" ? "biases" : `${slot}s`)));
+    for (const id of ["metric", "slot", "order"]) byId(id).addEventListener("change", drawOverview);
+  }
+
+  /** Sorts the worst first: what is no number, then from bad to good. */
+  function byBadness(metric) {
+    const bad = (row) => {
+      const value = numeric(row.q[metric.key]);
+      if (Number.isNaN(value)) return Infinity;
+      return metric.low_is_bad ? -value : value;
+    };
+    return (a, b) => (bad(a) === bad(b) ? a.rank - b.rank : bad(a) < bad(b) ? 1 : -1);
+  }
+
+  function drawOverview() {
+    const metric = metrics.find((m) => m.key === byId("metric").value) || metrics[0];
+    const show = metric.show || short;
+    const slot = byId("slot").value;
+    overviewRows = rows.filter((row) => slot === "" || row.slot === slot);
+    overviewRows.sort(byId("order").value === "model" ? (a, b) => a.order - b.order : byBadness(metric));
+    byId("metric-help").textContent = `${metric.help} Click a bar to see its layer.`;
+    byId("overview").setAttribute("aria-label",
+      `${metric.name} of ${overviewRows.length} quantizers; the table below holds the numbers.`);
+    const values = overviewRows.map((row) => numeric(row.q[metric.key]));
+    const drawable = (value) => Number.isFinite(value) && (!metric.log || value > 0);
+    const finite = values.filter(drawable);
+    // The smallest bar must be seen, too; and no more than ten decades.
+    const lowest = metric.log && finite.length > 0
+      ? 10 ** Math.floor(Math.log10(Math.max(Math.min(...finite) * 0.7, Math.max(...finite) * 1e-10))) : undefined;
+    const few = overviewRows.length <= 40;
+    overview?.destroy();
+    overview = new Chart(byId("overview"), {
+      type: "bar",
+      data: {
+        labels: overviewRows.map((row) => `${row.layer} · ${row.slot}`),
+        datasets: slots.filter((name) => overviewRows.some((row) => row.slot === name)).map((name) => ({
+          label: name,
+          data: overviewRows.map((row, i) => (row.slot === name && drawable(values[i]) ? values[i] : null)),
+          backgroundColor: (context) => {
+            const row = overviewRows[context.dataIndex];
+            return css(row && selected && row.layer === selected.layer ? "--bad" : slotColor[name]);
+          },
+          grouped: false, barPercentage: 1, categoryPercentage: few ? 0.8 : 0.95, minBarLength: 2,
+        })),
+      },
+      options: {
+        animation: false, maintainAspectRatio: false,
+        interaction: { mode: "index", intersect: false },
+        onClick: (event) => {
+          const hit = overview.getElementsAtEventForMode(event, "index", { intersect: false }, false)[0];
+          if (hit) select(overviewRows[hit.index]);
+        },
+        scales: {
+          x: { grid: { display: false },
+            ticks: { display: few, autoSkip: false, maxRotation: 60, callback: function (value) {
+              const label = this.getLabelForValue(value);
+              return label.length > 28 ? `…${label.slice(-27)}` : label;
+            } },
+            title: { display: !few, text: `${overviewRows.length} quantizers, ${
+              byId("order").value === "model" ? "first to last of the model" : "worst to best"}` } },
+          y: { type: metric.log ? "logarithmic" : "linear", min: lowest,
+            title: { display: true, text: metric.name + (metric.log ? ", log scale" : "") },
+            ticks: { maxTicksLimit: 8, callback: metric.log ? logTick(lowest, Math.max(...finite), show) : (value) => show(value) } },
+        },
+        plugins: {
+          legend: { position: "top", align: "end", onClick: () => {}, labels: { boxWidth: 12, boxHeight: 12,
+            generateLabels: (chart) => chart.data.datasets.map((set) => ({ text: set.label, lineWidth: 0,
+              fillStyle: css(slotColor[set.label]), fontColor: css("--muted") })) } },
+          tooltip: { filter: (item) => item.raw !== null,
+            callbacks: { label: (item) => `${metric.name}: ${show(item.raw)}` } },
+        },
+      },
+    });
+  }
+
+  // ---- the table
+
+  let sorted = { key: "channel_error", descending: true };
+  const body = byId("table").tBodies[0];
+
+  function fillTable() {
+    const head = byId("table").tHead.rows[0];
+    for (const column of columns) {
+      const button = make("button", { type: "button" }, column.name);
+      button.addEventListener("click", () => sortBy(column));
+      head.append(make("th", { scope: "col", class: column.text ? "text" : undefined, "data-key": column.key }, button));
+    }
+    const errors = rows.map((row) => numeric(row.q.channel_error)).filter((v) => Number.isFinite(v) && v > 0);
+    const low = Math.log(errors.reduce((a, b) => Math.min(a, b), Infinity)) - 0.3;
+    const high = Math.log(errors.reduce((a, b) => Math.max(a, b), 0));
+    for (const row of rows) {
+      row.element = make("tr", { title: row.q.reading || undefined });
+      for (const column of columns) {
+        const value = valueOf(row, column.key);
+        if (column.key === "layer") {
+          row.element.append(make("td", { class: "text" }, make("button", { type: "button", title: row.layer }, row.layer)));
+          continue;
+        }
+        const cell = make("td", { class: column.text ? "text" : undefined },
+          column.text ? value : (column.show || short)(value));
+        if (!column.text && !Number.isFinite(numeric(value)) && column.key !== "sqnr_db") cell.classList.add("bad");
+        if (column.meter && numeric(value) > 0 && high > low) {
+          cell.classList.add("meter");
+          const share = Math.min(1, Math.max(0, (Math.log(numeric(value)) - low) / (high - low)));
+          cell.style.setProperty("--share", `${(100 * share).toFixed(1)}%`);
+        }
+        row.element.append(cell);
+      }
+      row.element.addEventListener("click", () => select(row));
+      row.element.row = row;
+    }
+    body.append(...rows.map((row) => row.element));
+    body.addEventListener("keydown", (event) => {
+      const step = { ArrowDown: "nextElementSibling", ArrowUp: "previousElementSibling" }[event.key];
+      if (!step) return;
+      let next = event.target.closest("tr")[step];
+      while (next && next.hidden) next = next[step];
+      if (!next) return;
+      event.preventDefault();
+      next.querySelector("button").focus();
+      select(next.row);
+    });
+    byId("filter").addEventListener("input", filterTable);
+    markSorted();
+    filterTable();
+  }
+
+  function sortBy(column) {
+    const descending = sorted.key === column.key ? !sorted.descending : !column.text;
+    sorted = { key: column.key, descending };
+    const key = (row) => {
+      const value = valueOf(row, column.key);
+      if (column.text) return value;
+      return Number.isNaN(numeric(value)) ? Infinity : numeric(value);
+    };
+    const compare = column.text
+      ? (a, b) => key(a).localeCompare(key(b), "en", { numeric: true })
+      : (a, b) => (key(a) === key(b) ? 0 : key(a) < key(b) ? -1 : 1);
+    const ordered = [...rows].sort((a, b) => (descending ? -1 : 1) * compare(a, b) || a.rank - b.rank);
+    body.append(...ordered.map((row) => row.element));
+    markSorted();
+  }
+
+  function markSorted() {
+    for (const th of byId("table").tHead.rows[0].cells) {
+      if (th.dataset.key === sorted.key) th.setAttribute("aria-sort", sorted.descending ? "descending" : "ascending");
+      else th.removeAttribute("aria-sort");
+    }
+  }
+
+  function filterTable() {
+    const wanted = byId("filter").value.toLowerCase();
+    let shown = 0;
+    for (const row of rows) {
+      row.element.hidden = !row.layer.toLowerCase().includes(wanted);
+      if (!row.element.hidden) ++shown;
+    }
+    byId("shown").textContent = shown === rows.length ? `${shown} rows` : `${shown} of ${rows.length} rows`;
+  }
+
+  // ---- one layer
+
+  let detailCharts = [];
+
+  function select(row) {
+    const moved = selected !== row;
+    selected = row;
+    if (!moved) return;
+    for (const other of rows) other.element.classList.toggle("selected", other.layer === row.layer);
+    overview.update("none");
+    drawDetail();
+  }
+
+  function drawDetail() {
+    for (const chart of detailCharts) chart.destroy();
+    detailCharts = [];
+    const detail = byId("detail");
+    detail.replaceChildren(make("h2", {}, selected.layer), make("p", { class: "help" },
+      selected.op ? `operator ${selected.op}` : "not a layer, but its values are quantized"));
+    const own = rows.filter((row) => row.layer === selected.layer);
+    own.sort((a, b) => (b === selected) - (a === selected) || slots.indexOf(a.slot) - slots.indexOf(b.slot));
+    for (const row of own) detail.append(slotPart(row));
+    // Drawn once they are in the page and have a size.
+    for (const canvas of detail.querySelectorAll("canvas")) detailCharts.push(new Chart(canvas, canvas.chart));
+  }
+
+  function slotPart(row) {
+    const q = row.q;
+    const part = make("section", { class: "slot" }, make("h3", {}, `${row.slot}: ${q.format}`),
+      make("p", { class: "help" }, q.description));
+    if (q.reading) part.append(make("p", { class: "reading" }, q.reading));
+    const facts = [
+      ["tensor", q.tensor], ["shape", q.shape.join(" × ") || "one value"], ["values", short(q.count)],
+      ["range", range(q.min, q.max)],
+      q.representable && ["representable", range(...q.representable)],
+      q.scale !== undefined && ["scale", short(q.scale, 4)],
+      q.scales && [`${q.scales.count} scales`, range(q.scales.low, q.scales.high)],
+      q.zero_point !== undefined && ["zero point", short(q.zero_point)],
+      ["channel error", short(q.channel_error)], ["local error", short(q.local_error)], ["cumulative error", short(q.cumulative_error)],
+      ["SQNR", `${short(q.sqnr_db)} dB`], ["cosine", short(q.cosine, 6)],
+      ["clipped", percent(q.clipped)], ["rounded to zero", percent(q.zeroed)],
+      numeric(q.mse) > 0 && ["error by clipping", percent(numeric(q.clip_error) / numeric(q.mse))],
+      ["largest error", short(q.max_abs)], ["bias shift", short(q.bias_shift)], ["kurtosis", short(q.kurtosis)],
+      q.channels && ["channel imbalance", short(q.channel_imbalance)],
+      q.channels && ["outlier channels", `${q.outlier_channels} of ${q.channels.count}`],
+      q.non_finite > 0 && ["NaN or Inf", short(q.non_finite)],
+    ].filter(Boolean);
+    part.append(make("dl", { class: "facts" },
+      ...facts.map(([name, value]) => make("div", {}, make("dt", {}, name), make("dd", {}, value)))));
+    const histogram = histogramChart(row);
+    if (histogram) part.append(chartBox(histogram, `${row.layer} ${row.slot}: histogram of float and quantized values`));
+    else {
+      part.append(make("p", { class: "help" },
+        q.count > 0 ? "No histogram was collected for this value: --act-hist does." : "No finite value was seen."));
+    }
+    const channels = channelChart(q);
+    if (channels) part.append(chartBox(channels, `${row.layer} ${row.slot}: range of every channel`, "low"));
+    return part;
+  }
+
+  function chartBox(config, label, kind = "") {
+    const canvas = make("canvas", { role: "img", "aria-label": label });
+    canvas.chart = config;
+    return make("div", { class: `chart ${kind}` }, canvas);
+  }
+
+  function histogramChart(row) {
+    const q = row.q;
+    const float = q.reference || q.input;
+    const series = [
+      float && { data: float, label: q.reference ? "float run" : "float", color: "--float", fill: true },
+      q.output && { data: q.output, label: "quantized", color: "--quantized" },
+      q.reference && q.input && { data: q.input, label: "before this quantizer", color: "--arrives", hidden: true },
+    ].filter(Boolean);
+    if (series.length === 0) return null;
+    const unit = series[0].data.width;
+    let heights = [];
+    for (const one of series) {
+      one.heights = one.data.counts.map((count) => numeric(count) * (unit / one.data.width));
+      heights = heights.concat(one.heights.filter((height) => height > 0));
+    }
+    heights.sort((a, b) => a - b);
+    const top = heights[heights.length - 1];
+    const log = top > 100 * heights[heights.length >> 1];
+    const floor = log ? heights[0] / 2 : 0;
+    const ceiling = log ? top * 2 : top * 1.05;
+    let low = Infinity;
+    let high = -Infinity;
+    const datasets = series.map((one) => {
+      const { start, width } = one.data;
+      const points = one.heights.map((height, i) => ({ x: start + i * width, y: Math.max(height, floor) }));
+      points.unshift({ x: start, y: floor });
+      points.push({ x: start + one.heights.length * width, y: Math.max(one.heights[one.heights.length - 1], floor) });
+      points.push({ x: start + one.heights.length * width, y: floor });
+      low = Math.min(low, start);
+      high = Math.max(high, points[points.length - 1].x);
+      return { label: one.label, data: points, borderColor: css(one.color), borderWidth: one.fill ? 1 : 1.5,
+        backgroundColor: `${css(one.color)}66`, fill: one.fill ? "start" : false, stepped: true, pointRadius: 0,
+        pointHitRadius: 6, hidden: one.hidden };
+    });
+    const marks = (label, ends, color, dash) => datasets.push({
+      label, borderColor: css(color), borderWidth: 1.5, borderDash: dash, pointRadius: 0, fill: false, mark: true,
+      data: ends.map(numeric).flatMap((x) => [{ x, y: floor }, { x, y: ceiling }, { x, y: NaN }]),
+    });
+    const reach = 0.6 * (high - low);
+    if (q.count > 0) marks(`data ${range(q.min, q.max)}`, [q.min, q.max], "--muted", [2, 3]);
+    if (q.representable) {
+      const near = q.representable.map(numeric).filter((x) => x > low - reach && x < high + reach);
+      marks(`representable ${range(...q.representable)}${near.length === 0 ? ", outside this view" : ""}`, near, "--clip",
+        [6, 4]);
+      for (const x of near) {
+        low = Math.min(low, x);
+        high = Math.max(high, x);
+      }
+    }
+    // The bin of a constant is as narrow as floats are close: zoom out until numbers can be read.
+    const margin = high - low < 2e-5 * Math.max(Math.abs(low), Math.abs(high))
+      ? 0.02 * Math.max(Math.abs(low), Math.abs(high)) : 0.02 * (high - low);
+    return {
+      type: "line",
+      data: { datasets },
+      options: {
+        animation: false, maintainAspectRatio: false, parsing: false,
+        interaction: { mode: "nearest", axis: "x", intersect: false },
+        scales: {
+          x: { type: "linear", min: low - margin, max: high + margin, title: { display: true, text: "value" },
+            ticks: { maxTicksLimit: 8, includeBounds: false, callback: (value) => short(Number(value.toPrecision(6))) } },
+          y: { type: log ? "logarithmic" : "linear", min: floor, max: ceiling,
+            title: { display: true, text: `count per ${short(unit, 2)}${log ? ", log" : ""}` },
+            ticks: { maxTicksLimit: 6, includeBounds: false,
+              callback: log ? logTick(floor, ceiling, short) : (value) => short(value) } },
+        },
+        plugins: {
+          legend: { position: "top", align: "start", labels: { boxWidth: 14, boxHeight: 2 } },
+          tooltip: { filter: (item) => !item.dataset.mark,
+            callbacks: { title: (items) => (items.length > 0 ? `from ${short(items[0].parsed.x)}` : ""),
+              label: (item) => `${item.dataset.label}: ${short(item.parsed.y)}` } },
+        },
+      },
+    };
+  }
+
+  function channelChart(q) {
+    const channels = q.channels;
+    if (!channels) return null;
+    const name = (i) => {
+      const first = i * channels.group;
+      const last = Math.min(first + channels.group, channels.count) - 1;
+      return first === last ? String(first) : `${first}–${last}`;
+    };
+    return {
+      type: "bar",
+      data: {
+        labels: channels.low.map((_, i) => name(i)),
+        datasets: [
+          { type: "line", label: "mean of |x|", data: channels.mean.map(numeric), borderColor: css("--quantized"),
+            borderWidth: 1.5, pointRadius: 0 },
+          { label: "min to max", data: channels.low.map((low, i) => [numeric(low), numeric(channels.high[i])]),
+            backgroundColor: `${css("--float")}99`, barPercentage: 1, categoryPercentage: 0.9, minBarLength: 1 },
+        ],
+      },
+      options: {
+        animation: false, maintainAspectRatio: false, interaction: { mode: "index", intersect: false },
+        scales: {
+          x: { grid: { display: false }, ticks: { maxTicksLimit: 12, maxRotation: 0 }, title: { display: true,
+            text: channels.group > 1 ? `channel (${channels.count} in groups of ${channels.group})` : "channel" } },
+          y: { ticks: { maxTicksLimit: 5, callback: (value) => short(value) }, title: { display: true, text: "value" } },
+        },
+        plugins: {
+          legend: { position: "top", align: "start", labels: { boxWidth: 12, boxHeight: 6 } },
+          tooltip: { callbacks: { title: (items) => `channel ${items[0].label}`, label: (item) =>
+            Array.isArray(item.raw) ? `${range(...item.raw)}` : `mean of |x|: ${short(item.raw)}` } },
+        },
+      },
+    };
+  }
+
+  // ---- all together
+
+  function dress() {
+    Chart.defaults.color = css("--muted");
+    Chart.defaults.borderColor = css("--line");
+    Chart.defaults.font.family = getComputedStyle(document.body).fontFamily;
+  }
+
+  dress();
+  showSummary();
+  fillChoices();
+  fillTable();
+  drawOverview();
+  if (rows.length > 0) select(rows[0]);
+  else byId("detail").append(make("p", { class: "help" }, "There is no quantizer in this report."));
+  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => {
+    dress();
+    drawOverview();
+    if (selected) drawDetail();
+  });
+})();
