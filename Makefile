@@ -6,9 +6,9 @@ FUZZ_SECONDS ?= 300
 help: ## this list
 	@sed -nE 's/^([a-z]+):.*## (.*)/  make \1\t\2/p' Makefile | expand -t 20
 
-quickstart: deps build/build.ninja ## build the command and look around
+quickstart: deps build/build.ninja ## build the command and run the tutorial: train, quantize, compare, look
 	@cmake --build build --target kaon
-	build/kaon formats
+	build/kaon quickstart
 
 test: deps-test ## build, run every test; the last line is `N passed, N failed`
 	@scripts/test.sh

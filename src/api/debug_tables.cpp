@@ -116,17 +116,16 @@ Json to_json(const DebugReport& report) {
 }
 
 std::string to_csv(const DebugReport& report) {
+  const auto joined = [](const std::vector<std::string>& fields) { return fmt::format("{}\n", fmt::join(fields, ",")); };
   std::string text;
   for (const DebugRow& row : report.rows) {
-    const Json json = row_json(report, row);
-    std::string line;
-    std::string head;
-    for (const auto& [key, value] : json.items()) {
-      head += (head.empty() ? "" : ",") + key;
-      line += (line.empty() ? "" : ",") + csv_field(value);
+    std::vector<std::string> head, line;
+    for (const auto& [key, value] : row_json(report, row).items()) {
+      head.push_back(key);
+      line.push_back(csv_field(value));
     }
-    if (text.empty()) text = head + '\n';
-    text += line + '\n';
+    if (text.empty()) text = joined(head);
+    text += joined(line);
   }
   return text;
 }

@@ -64,16 +64,17 @@ class Debugger {
   bool stopped() const { return options_.nan && report_.nan.has_value(); }
 
   QuantizerWatch* add(const Quantizer& quantizer) {
-    bool convolution = false;
-    bool layer = false;
+    ChannelPlace place = ChannelPlace::ByRank;
     for (const Served& served : quantizer.serves) {
-      const Layer* known = find_layer(quantized_, served.layer);
-      if (known == nullptr) continue;
-      layer = true;
-      convolution |= known->op == "Conv" || known->op == "ConvTranspose";
+      const Layer* layer = find_layer(quantized_, served.layer);
+      if (layer == nullptr) continue;
+      // A product may read a value only after it was flattened; then its channels are not the last axis yet.
+      const bool itself = served.slot == Slot::Output || layer->input == quantizer.tensor;
+      if (layer->op == "MatMul" && itself) place = ChannelPlace::Last;
+      if (layer->op == "Conv" || layer->op == "ConvTranspose") place = ChannelPlace::Second;
     }
     const bool histograms = options_.act_hist || !quantizer.is_activation();
-    watches_.push_back(std::make_unique<QuantizerWatch>(quantizer, convolution, layer, histograms));
+    watches_.push_back(std::make_unique<QuantizerWatch>(quantizer, place, histograms));
     return watches_.back().get();
   }
 

@@ -27,8 +27,8 @@ struct QuantizerWatch::Values {
   bool constant = false;     ///< r is x, l is q
 };
 
-QuantizerWatch::QuantizerWatch(const Quantizer& quantizer, bool convolution, bool layer, bool histograms)
-    : quantizer_(quantizer), convolution_(convolution), layer_(layer), histograms_(histograms) {
+QuantizerWatch::QuantizerWatch(const Quantizer& quantizer, ChannelPlace place, bool histograms)
+    : quantizer_(quantizer), place_(place), histograms_(histograms) {
   result_.id = quantizer.id;
   result_.tensor = quantizer.tensor;
   result_.kind = quantizer.kind;
@@ -42,8 +42,9 @@ QuantizerWatch::QuantizerWatch(const Quantizer& quantizer, bool convolution, boo
 }
 
 int64_t QuantizerWatch::axis_for(int64_t rank) const {
-  if (convolution_ || (!layer_ && rank >= 4)) return std::min<int64_t>(1, std::max<int64_t>(rank - 1, 0));
-  return std::max<int64_t>(rank - 1, 0);
+  const int64_t last = std::max<int64_t>(rank - 1, 0);
+  const bool second = place_ == ChannelPlace::Second || (place_ == ChannelPlace::ByRank && rank >= 4);
+  return second ? std::min<int64_t>(1, last) : last;
 }
 
 void QuantizerWatch::see(const Tensor& input, const Tensor& output, const Tensor& reference) {

@@ -7,11 +7,13 @@
 
 namespace kaon {
 
+/// Where the channels of an activation lie: Second as in NCHW, ByRank: Second from rank 4 on, else Last.
+enum class ChannelPlace { ByRank, Second, Last };
+
 /// One quantizer while data goes by.
 class QuantizerWatch {
  public:
-  /// `layer`: some layer reads or makes the value; `convolution`: one of them is a convolution.
-  QuantizerWatch(const Quantizer& quantizer, bool convolution, bool layer, bool histograms);
+  QuantizerWatch(const Quantizer& quantizer, ChannelPlace place, bool histograms);
 
   const Quantizer& quantizer() const { return quantizer_; }
   /// NaN and Inf so far, in either run.
@@ -31,8 +33,7 @@ class QuantizerWatch {
   int64_t axis_for(int64_t rank) const;
 
   const Quantizer& quantizer_;
-  bool convolution_;
-  bool layer_;
+  ChannelPlace place_;
   bool histograms_;
   QuantizerDebug result_;
   ChannelCounter channels_;

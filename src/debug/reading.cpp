@@ -11,6 +11,7 @@ namespace {
 
 constexpr double kManyZeroed = 0.2;
 constexpr double kHeavyTail = 30;    // kurtosis; 3 for a normal distribution, 6 for a Laplace one
+constexpr double kBigShare = 0.25;   // of the range
 constexpr double kBigShift = 0.02;   // of the standard deviation
 constexpr double kFineError = 0.03;  // about 30 dB
 
@@ -71,7 +72,7 @@ class Findings {
   void outliers() {
     if (!shares_range()) return;
     const auto count = std::ssize(quantizer_.outlier_channels());
-    if (count == 0) return;
+    if (count == 0 || quantizer_.outlier_range() < kBigShare) return;
     say("{} of {} {} hold {} of the range", count, quantizer_.channels.size(), channel_word(quantizer_),
         percent(quantizer_.outlier_range()));
   }

@@ -11,7 +11,6 @@ namespace kaon::nn {
 namespace {
 
 constexpr int64_t kOpset = 17;
-constexpr float kBatchNormEpsilon = 1e-5F;
 constexpr float kBatchNormMomentum = 0.9F;  // of the old value, as ONNX counts
 
 /// "layer1.0.conv1" -> "/layer1/0/conv1"
@@ -84,14 +83,14 @@ Network& Network::conv(const std::string& name, int64_t channels, const ConvOpti
   return *this;
 }
 
-Network& Network::batch_norm(const std::string& name) {
+Network& Network::batch_norm(const std::string& name, float epsilon) {
   const std::string layer = prefix_ + name;
   const Shape channels{shape_.at(0)};
   std::vector<std::string> inputs{value_, fill(layer + ".weight", channels, 1), fill(layer + ".bias", channels, 0),
                                   fill(layer + ".running_mean", channels, 0),
                                   fill(layer + ".running_var", channels, 1)};
   add(layer, "BatchNormalization", std::move(inputs), shape_,
-      {{"epsilon", kBatchNormEpsilon, {}}, {"momentum", kBatchNormMomentum, {}}});
+      {{"epsilon", epsilon, {}}, {"momentum", kBatchNormMomentum, {}}});
   return *this;
 }
 

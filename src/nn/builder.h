@@ -41,7 +41,7 @@ class Network {
   Network& normalize(float mean, float deviation);
   Network& linear(const std::string& name, int64_t outputs);
   Network& conv(const std::string& name, int64_t channels, const ConvOptions& options = {});
-  Network& batch_norm(const std::string& name);
+  Network& batch_norm(const std::string& name, float epsilon = 1e-5F);
   Network& relu();
   /// Between 0 and 6.
   Network& relu6();

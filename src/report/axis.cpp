@@ -43,6 +43,8 @@ std::string short_number(double value, int digits) {
   if (std::isnan(value)) return "NaN";
   if (std::isinf(value)) return value < 0 ? "−∞" : "∞";
   if (value == 0) return "0";
+  if (std::abs(value) >= 1000 && std::abs(value) < 99999.5)
+    return with_minus(value, fmt::format("{:.0f}", std::abs(value)));
   // Rounded first: what follows must not see 999.9 where 1000 is shown.
   const double size = std::strtod(fmt::format("{:.{}e}", std::abs(value), digits - 1).c_str(), nullptr);
   const int exponent = decade(size);
@@ -58,7 +60,8 @@ std::string short_number(double value, int digits) {
   if (exponent < 5) return with_minus(value, decimals(size));
   static constexpr std::array<const char*, 4> kSuffixes = {" k", " M", " G", " T"};
   const int thousands = exponent / 3;
-  return with_minus(value, decimals(size / std::pow(1000.0, thousands)) + kSuffixes[static_cast<size_t>(thousands - 1)]);
+  return with_minus(value,
+                    decimals(size / std::pow(1000.0, thousands)) + kSuffixes[static_cast<size_t>(thousands - 1)]);
 }
 
 std::vector<Tick> nice_ticks(double low, double high, int wanted) {
@@ -84,8 +87,9 @@ std::vector<Tick> nice_ticks(double low, double high, int wanted) {
   const int digits = std::clamp(decade(largest) - decade(step) + 2, 2, 15);
   for (double k = first; k <= last; ++k) {
     const double value = k == 0 ? 0 : k * step;
-    ticks.push_back({value, plain ? with_minus(value, fmt::format("{:.{}f}", std::abs(value), value == 0 ? 0 : decimals))
-                                  : short_number(value, digits)});
+    ticks.push_back({value, plain
+                                ? with_minus(value, fmt::format("{:.{}f}", std::abs(value), value == 0 ? 0 : decimals))
+                                : short_number(value, digits)});
   }
   return ticks;
 }
@@ -104,7 +108,8 @@ std::vector<Tick> log_ticks(double low, double high, int wanted) {
     }
     return ticks.size() >= 2 ? ticks : nice_ticks(low, high, wanted);
   }
-  const int stride = std::max(1, static_cast<int>(std::ceil((last - first + 1) / static_cast<double>(std::max(wanted, 1)))));
+  const int stride =
+      std::max(1, static_cast<int>(std::ceil((last - first + 1) / static_cast<double>(std::max(wanted, 1)))));
   for (int e = first; e <= last; ++e) {
     const bool named = ((e % stride) + stride) % stride == 0;
     ticks.push_back({std::pow(10.0, e), named ? power_of_ten(e) : std::string()});
@@ -134,7 +139,8 @@ Axis::Axis(Kind kind, double low, double high, double start, double end)
 
 double Axis::at(double value) const {
   const double v = std::clamp(value, low_, high_);
-  const double share = kind_ == Kind::Log ? std::log(v / low_) / std::log(high_ / low_) : (v - low_) / (high_ - low_);
+  const double share = kind_ == Kind::Log ? (std::log(v) - std::log(low_)) / (std::log(high_) - std::log(low_))
+                                          : (v - low_) / (high_ - low_);
   return start_ + share * (end_ - start_);
 }
 

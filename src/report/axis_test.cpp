@@ -19,7 +19,8 @@ TEST(Axis, ShortNumbers) {
   EXPECT_EQ(short_number(0.25), "0.25");
   EXPECT_EQ(short_number(-1.23456), "−1.23");
   EXPECT_EQ(short_number(1234.5), "1234");
-  EXPECT_EQ(short_number(99999), "100 k");
+  EXPECT_EQ(short_number(99999), "99999");
+  EXPECT_EQ(short_number(99999.7), "100 k");
   EXPECT_EQ(short_number(999999), "1 M");
   EXPECT_EQ(short_number(35.4e6), "35.4 M");
   EXPECT_EQ(short_number(0.001), "0.001");
@@ -33,7 +34,7 @@ TEST(Axis, ShortNumbers) {
 TEST(Axis, NiceTicks) {
   EXPECT_EQ(labels(nice_ticks(0, 1, 5)), "0 0.2 0.4 0.6 0.8 1.0");
   EXPECT_EQ(labels(nice_ticks(-0.31, 0.32, 6)), "−0.2 0 0.2");
-  EXPECT_EQ(labels(nice_ticks(0, 10, 4)), "0.0 2.5 5.0 7.5 10.0");
+  EXPECT_EQ(labels(nice_ticks(0, 10, 4)), "0 2.5 5.0 7.5 10.0");
   EXPECT_EQ(labels(nice_ticks(0, 5700, 6)), "0 1000 2000 3000 4000 5000");
   EXPECT_EQ(labels(nice_ticks(0, 2.1e6, 4)), "0 1 M 2 M");
   EXPECT_EQ(labels(nice_ticks(0, 3e-6, 3)), "0 10⁻⁶ 2·10⁻⁶ 3·10⁻⁶");

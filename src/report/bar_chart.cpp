@@ -13,12 +13,13 @@ namespace kaon {
 namespace {
 
 constexpr double kRow = 15;
-constexpr double kGap = 28;           // between columns
-constexpr double kNameWidth = 250;    // at most
+constexpr double kGap = 28;         // between columns
+constexpr double kNameWidth = 250;  // at most
 constexpr double kValueWidth = 62;
 constexpr size_t kRowsPerColumn = 90;
-constexpr size_t kColumns = 4;        // at most
-constexpr double kDecades = 10;       // that a log scale shows below the largest value
+constexpr size_t kColumns = 4;   // at most
+constexpr double kDecades = 10;  // that a log scale shows below the largest value
+constexpr Color kBarColor = rgb(0x5B8DC8);
 constexpr TextStyle kName{10, palette::kInk, false, Align::Right};
 constexpr TextStyle kTick{10, palette::kMuted, false, Align::Center};
 
@@ -86,7 +87,7 @@ void draw_column(Canvas& canvas, const BarChart& chart, const Layout& layout, co
   for (size_t i = begin; i < end; ++i) {
     const Bar& bar = chart.bars[i];
     const double y = layout.top + static_cast<double>(i - begin) * kRow;
-    const Color color = worst[i] ? palette::kRed : palette::kBlue;
+    const Color color = worst[i] ? palette::kRed : kBarColor;
     TextStyle name = kName;
     name.bold = worst[i];
     canvas.text(canvas.fit(bar.name, layout.name_width, name), {bars_x - 8, y + 11}, name);
@@ -96,7 +97,7 @@ void draw_column(Canvas& canvas, const BarChart& chart, const Layout& layout, co
     } else if (bar.value > 0) {
       length = std::max(1.0, axis.at(bar.value) * layout.bar_width);
     }
-    canvas.fill(Box{bars_x, y + 2.5, length, kRow - 5}, color.with_alpha(worst[i] ? 0.95 : 0.8));
+    canvas.fill(Box{bars_x, y + 3, length, kRow - 5}, color);
     canvas.text(short_number(bar.value), {bars_x + length + 5, y + 11},
                 {10, worst[i] ? palette::kRed : palette::kMuted, worst[i]});
   }
@@ -135,7 +136,7 @@ void draw_bars(const BarChart& chart, const std::filesystem::path& path) {
     canvas.save();
     return;
   }
-  std::vector<LegendEntry> legend{{chart.x_label + (chart.log_scale ? ", log scale" : ""), palette::kBlue}};
+  std::vector<LegendEntry> legend{{chart.x_label + (chart.log_scale ? ", log scale" : ""), kBarColor}};
   if (marked > 0) {
     legend.push_back({marked == 1 ? "the largest" : fmt::format("the {} largest", marked), palette::kRed});
   }

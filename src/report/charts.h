@@ -78,10 +78,10 @@ enum class Mark { None, Right, Wrong };
 struct Picture {
   int width = 0;
   int height = 0;
-  int channels = 1;              ///< 1 gray, 3 RGB
-  std::vector<uint8_t> pixels;   ///< height · width · channels
-  std::string caption;           ///< up to two lines
-  Mark mark = Mark::None;        ///< colours the caption
+  int channels = 1;             ///< 1 gray, 3 RGB
+  std::vector<uint8_t> pixels;  ///< height · width · channels
+  std::string caption;          ///< up to two lines
+  Mark mark = Mark::None;       ///< colours the caption
 };
 
 struct ImageGrid {

@@ -21,8 +21,8 @@ Bars join_plain(const HistogramSeries& series, int64_t limit) {
   bars.edges.push_back(series.edges.front());
   for (int64_t begin = 0; begin < n;) {
     const int64_t end = std::min(n, begin == 0 && offset > 0 ? offset : begin + group);
-    const double count = static_cast<double>(
-        std::accumulate(series.counts.begin() + begin, series.counts.begin() + end, int64_t{0}));
+    const double count =
+        static_cast<double>(std::accumulate(series.counts.begin() + begin, series.counts.begin() + end, int64_t{0}));
     bars.edges.push_back(series.edges[static_cast<size_t>(end)]);
     bars.heights.push_back(count / (bars.edges.back() - series.edges[static_cast<size_t>(begin)]));
     begin = end;
@@ -72,7 +72,7 @@ Bars join_bins(const HistogramSeries& series, int64_t limit) {
   // With many codes in a bar, one more or less is not seen.
   const double codes = (series.edges.back() - series.edges.front()) / series.step;
   return series.step > 0 && codes < 16 * static_cast<double>(limit) ? join_codes(series, limit)
-                                                                   : join_plain(series, limit);
+                                                                    : join_plain(series, limit);
 }
 
 }  // namespace kaon

@@ -157,8 +157,7 @@ void draw_histogram(const HistogramChart& chart, const std::filesystem::path& pa
     all.push_back(join_bins(chart.series[i], kBars));
     colors.push_back(kColors[i]);
     if (chart.series[i].name.empty()) continue;
-    legend.push_back(
-        {chart.series[i].name, kColors[i], i == 0 ? LegendEntry::Shape::Patch : LegendEntry::Shape::Line});
+    legend.push_back({chart.series[i].name, kColors[i], i == 0 ? LegendEntry::Shape::Patch : LegendEntry::Shape::Line});
   }
   const double unit = all.empty() ? 1 : all.front().width;
   for (Bars& bars : all) {
@@ -185,8 +184,8 @@ void draw_histogram(const HistogramChart& chart, const std::filesystem::path& pa
   const auto [x_low, x_high] = x_range(chart, all);
   const double y_low = log_counts ? std::max(heights.smallest / 2, heights.largest * 1e-12) : 0;
   const Plot plot =
-      make_plot(canvas, top, Axis::Kind::Linear, x_low, x_high, log_counts ? Axis::Kind::Log : Axis::Kind::Linear, y_low,
-                log_counts ? heights.largest * 2 : heights.largest * 1.05);
+      make_plot(canvas, top, Axis::Kind::Linear, x_low, x_high, log_counts ? Axis::Kind::Log : Axis::Kind::Linear,
+                y_low, log_counts ? heights.largest * 2 : heights.largest * 1.05);
   const std::string bins = all.front().heights.size() > 1 ? " in bins of " + short_number(unit, 2) : "";
   draw_axes(canvas, plot, {chart.x_label, chart.y_label + bins + (log_counts ? ", log scale" : "")});
   canvas.clip(plot.area);

@@ -63,11 +63,14 @@ std::string try_page(const DebugReport& report, const std::string& name, int cha
   std::string script = read(std::filesystem::path(KAON_SOURCE_DIR) / "src/report/page/browser_test.js");
   replace(script, "EXPECTED_ROWS", std::to_string(report.rows.size()));
   replace(script, "EXPECTED_CHARTS", std::to_string(charts));
-  replace(page, "<title>", "<script>window.pageErrors = [];"
-                           "addEventListener('error', (e) => pageErrors.push(e.message));"
-                           "addEventListener('unhandledrejection', (e) => pageErrors.push(String(e.reason)));"
-                           "addEventListener('securitypolicyviolation', (e) => pageErrors.push(e.blockedURI));"
-                           "</script><title>");
+  replace(page, "<title>",
+          "<script>window.pageErrors = [];"
+          // The browser's clock here is virtual, and does not wait for frames.
+          "window.requestAnimationFrame = (f) => setTimeout(() => f(performance.now()), 16);"
+          "addEventListener('error', (e) => pageErrors.push(e.message));"
+          "addEventListener('unhandledrejection', (e) => pageErrors.push(String(e.reason)));"
+          "addEventListener('securitypolicyviolation', (e) => pageErrors.push(e.blockedURI));"
+          "</script><title>");
   page.replace(page.rfind("</body>"), 7, "<script>" + script + "</script></body>");
   const std::filesystem::path tried = folder() / (name + "_tried.html");
   std::ofstream(tried, std::ios::binary) << page;
@@ -76,16 +79,20 @@ std::string try_page(const DebugReport& report, const std::string& name, int cha
   const std::string dom = output_of(
       "timeout 120 " + browser() +
       " --headless --no-sandbox --disable-gpu --disable-dev-shm-usage --window-size=1400,1000 --enable-logging=stderr"
-      " --user-data-dir='" + profile + "' --host-resolver-rules='MAP * ~NOTFOUND' --virtual-time-budget=60000 --dump-dom"
-      " 'file://" + tried.string() + "'");
+      " --user-data-dir='" +
+      profile +
+      "' --host-resolver-rules='MAP * ~NOTFOUND' --virtual-time-budget=60000 --dump-dom"
+      " 'file://" +
+      tried.string() + "'");
   std::filesystem::remove_all(profile);
   // "INFO:CONSOLE:12] …" in the browser's log is whatever the page wrote to the console.
   const size_t console = dom.find(":CONSOLE:");
   if (console != std::string::npos) return "console: " + dom.substr(console, dom.find('\n', console) - console);
-  const size_t begin = dom.find("RESULT ");
-  const size_t end = dom.find(" END", begin);
+  const std::string mark = "<pre id=\"result\">";
+  const size_t begin = dom.find(mark);
+  const size_t end = dom.find("</pre>", begin);
   if (begin == std::string::npos || end == std::string::npos) return "no result: " + dom.substr(0, 2000);
-  return dom.substr(begin + 7, end - begin - 7);
+  return dom.substr(begin + mark.size(), end - begin - mark.size());
 }
 
 TEST(Html, WorksInABrowser) {
@@ -109,7 +116,8 @@ TEST(Html, SurvivesStrangeNamesAndNumbers) {
   DebugReport report = sample_report(3);
   report.model = "</script><script>pageErrors.push('markup')</script>{{data}}";
   for (DebugRow& row : report.rows) {
-    if (row.layer == report.rows.front().layer && &row != &report.rows.front()) row.layer = "</script><b>\"'&<!-- \xff\x01";
+    if (row.layer == report.rows.front().layer && &row != &report.rows.front())
+      row.layer = "</script><b>\"'&<!-- \xff\x01";
   }
   report.rows.front().layer = "</script><b>\"'&<!-- \xff\x01";
   for (QuantizerDebug& quantizer : report.quantizers) quantizer.reading = "<img src=x onerror=pageErrors.push('img')>";

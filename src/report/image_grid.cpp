@@ -37,7 +37,8 @@ void draw_images(const ImageGrid& grid, const std::filesystem::path& path) {
   const int columns = std::clamp(wanted, 1, std::max(1, count));
   const int rows = std::max(1, (count + columns - 1) / columns);
   size_t caption_lines = 0;
-  for (const Picture& picture : grid.pictures) caption_lines = std::max(caption_lines, lines_of(picture.caption).size());
+  for (const Picture& picture : grid.pictures)
+    caption_lines = std::max(caption_lines, lines_of(picture.caption).size());
   const double captions = static_cast<double>(caption_lines) * kLine + (caption_lines > 0 ? 4 : 0);
   const double heading = (grid.title.empty() ? 0 : 36) + (grid.subtitle.empty() ? 0 : 18);
   const double top = std::max(kEdge, heading + 8);
@@ -55,7 +56,8 @@ void draw_images(const ImageGrid& grid, const std::filesystem::path& path) {
     canvas.image(picture.pixels, picture.width, picture.height, picture.channels, box);
     const Color color = caption_color(picture.mark);
     const Color border = picture.mark == Mark::Wrong ? palette::kRed : palette::kFrame;
-    canvas.frame({box.x - 0.5, box.y - 0.5, box.width + 1, box.height + 1}, {border, picture.mark == Mark::Wrong ? 2.0 : 1.0});
+    canvas.frame({box.x - 0.5, box.y - 0.5, box.width + 1, box.height + 1},
+                 {border, picture.mark == Mark::Wrong ? 2.0 : 1.0});
     double baseline = y + kCell + 4 + kLine - 3;
     for (const std::string& line : lines_of(picture.caption)) {
       const TextStyle style{11, color, false, Align::Center};

@@ -57,8 +57,10 @@ json channel_data(const std::vector<ChannelStats>& channels) {
     high.push_back(number(max));
     mean.push_back(number(sum / static_cast<double>(end - begin)));
   }
-  return {{"count", channels.size()}, {"group", group},
-          {"low", std::move(low)},    {"high", std::move(high)},
+  return {{"count", channels.size()},
+          {"group", group},
+          {"low", std::move(low)},
+          {"high", std::move(high)},
           {"mean", std::move(mean)}};
 }
 

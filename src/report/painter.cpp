@@ -45,9 +45,7 @@ struct Canvas::Surface {
     if (surface != nullptr) cairo_surface_destroy(surface);
   }
 
-  void source(const Color& color) {
-    cairo_set_source_rgba(cairo, color.red, color.green, color.blue, color.alpha);
-  }
+  void source(const Color& color) { cairo_set_source_rgba(cairo, color.red, color.green, color.blue, color.alpha); }
 
   void use(const Stroke& stroke) {
     source(stroke.color);
@@ -89,8 +87,8 @@ Canvas::Canvas(std::filesystem::path path, int width, int height)
     fail(ErrorCode::InvalidInput, path_.string(), "pictures are written as .png or .svg, not '{}'", extension);
   }
   if (width < 1 || height < 1 || width > kMaxSide || height > kMaxSide) {
-    fail(ErrorCode::InvalidInput, path_.string(), "a picture of {} x {} pixels; its sides may be 1 to {}", width, height,
-         kMaxSide);
+    fail(ErrorCode::InvalidInput, path_.string(), "a picture of {} x {} pixels; its sides may be 1 to {}", width,
+         height, kMaxSide);
   }
   surface_->svg = extension == ".svg";
   surface_->surface = surface_->svg
@@ -198,10 +196,9 @@ std::string Canvas::fit(std::string_view text, double width, const TextStyle& st
 }
 
 void Canvas::image(std::span<const uint8_t> pixels, int width, int height, int channels, const Box& into) {
-  const bool fits = width > 0 && height > 0 && width <= kMaxSide && height <= kMaxSide &&
-                    (channels == 1 || channels == 3) &&
-                    pixels.size() == static_cast<size_t>(width) * static_cast<size_t>(height) *
-                                         static_cast<size_t>(channels);
+  const bool fits =
+      width > 0 && height > 0 && width <= kMaxSide && height <= kMaxSide && (channels == 1 || channels == 3) &&
+      pixels.size() == static_cast<size_t>(width) * static_cast<size_t>(height) * static_cast<size_t>(channels);
   if (!fits) {
     fail(ErrorCode::InvalidInput, path_.string(), "{} bytes for an image of {} x {} pixels and {} channels",
          pixels.size(), width, height, channels);

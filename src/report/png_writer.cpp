@@ -20,8 +20,7 @@ namespace {
 /// and only shades of antialiased edges move.
 class Palette {
  public:
-  explicit Palette(int dropped_bits)
-      : dropped_(dropped_bits), numbers_(size_t{1} << (3 * (8 - dropped_bits)), kNone) {}
+  explicit Palette(int dropped_bits) : dropped_(dropped_bits), numbers_(size_t{1} << (3 * (8 - dropped_bits)), kNone) {}
 
   /// The number of a colour, or -1 when there are more than 256.
   int index(uint32_t color, int run) {
@@ -133,8 +132,7 @@ std::vector<uint8_t> as_rgb(const uint8_t* pixels, int width, int height, int st
 
 }  // namespace
 
-std::string encode_png(const uint8_t* pixels, int width, int height, int stride, bool exact,
-                       const std::string& where) {
+std::string encode_png(const uint8_t* pixels, int width, int height, int stride, bool exact, const std::string& where) {
   std::vector<uint8_t> bytes;
   std::unique_ptr<Palette> palette;
   for (const int dropped_bits : {3, 4}) {

@@ -3,6 +3,9 @@
   const problems = [];
   const check = (ok, what) => { if (!ok) problems.push(what); };
   const later = () => new Promise((resolve) => setTimeout(resolve, 30));
+  const title = () => document.querySelector("#detail h2").textContent;
+  /** Charts handle events in the next animation frame. */
+  const eventually = async (condition) => { for (let i = 0; i < 100 && !condition(); ++i) await later(); };
   const body = document.querySelector("#table tbody");
   const texts = (column) => [...body.rows].map((row) => row.cells[column].textContent);
   const header = (key) => document.querySelector(`th[data-key="${key}"]`);
@@ -17,12 +20,11 @@
     }
     return canvas.width > 100 && canvas.height > 100 && colors.size > 3;
   };
-  const started = performance.now();
   try {
     await later();
     check(body.rows.length === EXPECTED_ROWS, `${body.rows.length} rows`);
     check(drawn(document.getElementById("overview")), "the overview is empty");
-    check(document.querySelector("#detail h2").textContent === texts(0)[0], "the worst layer is not shown first");
+    check(title() === texts(0)[0], "the worst layer is not shown first");
 
     header("layer").firstChild.click();
     const names = texts(0);
@@ -38,7 +40,7 @@
     const last = body.rows[body.rows.length - 1];
     last.querySelector("button").click();
     await later();
-    check(document.querySelector("#detail h2").textContent === last.cells[0].textContent, "a click does not show the layer");
+    check(title() === last.cells[0].textContent, "a click does not show the layer");
     const canvases = [...document.querySelectorAll("#detail canvas")];
     check(canvases.length >= EXPECTED_CHARTS, `${canvases.length} charts of a layer`);
     check(canvases.every(drawn), "an empty chart in the detail");
@@ -48,9 +50,9 @@
     const bar = overview.getDatasetMeta(0).data.find((one, i) => overview.data.datasets[0].data[i] !== null);
     const box = overview.canvas.getBoundingClientRect();
     overview.canvas.dispatchEvent(new MouseEvent("click", { clientX: box.x + bar.x, clientY: box.y + (bar.y + bar.base) / 2, bubbles: true }));
-    await later();
-    const shown = overview.data.labels[overview.getDatasetMeta(0).data.indexOf(bar)];
-    check(shown.startsWith(document.querySelector("#detail h2").textContent), `a click on the bar of ${shown} shows something else`);
+    const wanted = overview.data.labels[overview.getDatasetMeta(0).data.indexOf(bar)];
+    await eventually(() => wanted.startsWith(title()));
+    check(wanted.startsWith(title()), `a click on the bar of ${wanted} shows ${title()}`);
     for (const id of ["metric", "slot", "order"]) {
       const choice = document.getElementById(id);
       for (let i = choice.options.length - 1; i >= 0; --i) {
@@ -74,6 +76,6 @@
   problems.push(...window.pageErrors);
   const result = document.createElement("pre");
   result.id = "result";
-  result.textContent = `RESULT ${problems.length === 0 ? "fine" : problems.join(" | ")} END ${Math.round(performance.now() - started)} ms`;
+  result.textContent = problems.length === 0 ? "fine" : problems.join(" | ");
   document.body.append(result);
 })();

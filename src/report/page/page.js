@@ -53,11 +53,13 @@
     };
   }
 
+  const labelledLines = { color: (context) => (context.tick && context.tick.label ? css("--line") : "transparent") };
+
   const percent = (raw) => {
     const value = numeric(raw);
     return Number.isFinite(value) ? `${short(100 * value, 3)} %` : short(value);
   };
-  const range = (low, high) => `${short(low)} … ${short(high)}`;
+  const range = (low, high) => numeric(low) > numeric(high) ? "none" : `${short(low)} … ${short(high)}`;
 
   // ---- what is shown of a quantizer
 
@@ -98,11 +100,13 @@
     { key: "max_abs", name: "largest error" },
     { key: "mse", name: "MSE" },
     { key: "cosine", name: "cosine", show: (value) => short(value, 6) },
+    { key: "reading", name: "reading", text: true },
   ];
   const slots = ["weight", "input", "output", "bias"];
   const slotColor = { weight: "--float", input: "--quantized", output: "--arrives", bias: "--muted" };
 
   const rows = report.rows.map((row, rank) => ({ ...row, rank, q: report.quantizers[row.quantizer] }));
+  const broken = (row) => row.q.non_finite > 0;
   const valueOf = (row, key) => (key in row ? row[key] : row.q[key]);
 
   // ---- heading
@@ -154,7 +158,7 @@
   function byBadness(metric) {
     const bad = (row) => {
       const value = numeric(row.q[metric.key]);
-      if (Number.isNaN(value)) return Infinity;
+      if (broken(row) || Number.isNaN(value)) return Infinity;
       return metric.low_is_bad ? -value : value;
     };
     return (a, b) => (bad(a) === bad(b) ? a.rank - b.rank : bad(a) < bad(b) ? 1 : -1);
@@ -175,7 +179,10 @@
     // The smallest bar must be seen, too; and no more than ten decades.
     const lowest = metric.log && finite.length > 0
       ? 10 ** Math.floor(Math.log10(Math.max(Math.min(...finite) * 0.7, Math.max(...finite) * 1e-10))) : undefined;
-    const few = overviewRows.length <= 40;
+    const few = overviewRows.length <= 40 && overviewRows.length * 18 < byId("overview").parentNode.clientWidth;
+    const highest = finite.reduce((a, b) => Math.max(a, b), 0) || 1;
+    const heightOf = (row, value) => (drawable(value) ? value : broken(row) ? highest : null);
+    const isShown = (row) => row && selected && row.layer === selected.layer;
     overview?.destroy();
     overview = new Chart(byId("overview"), {
       type: "bar",
@@ -183,11 +190,8 @@
         labels: overviewRows.map((row) => `${row.layer} · ${row.slot}`),
         datasets: slots.filter((name) => overviewRows.some((row) => row.slot === name)).map((name) => ({
           label: name,
-          data: overviewRows.map((row, i) => (row.slot === name && drawable(values[i]) ? values[i] : null)),
-          backgroundColor: (context) => {
-            const row = overviewRows[context.dataIndex];
-            return css(row && selected && row.layer === selected.layer ? "--bad" : slotColor[name]);
-          },
+          data: overviewRows.map((row, i) => (row.slot === name ? heightOf(row, values[i]) : null)),
+          backgroundColor: (context) => css(isShown(overviewRows[context.dataIndex]) ? "--bad" : slotColor[name]),
           grouped: false, barPercentage: 1, categoryPercentage: few ? 0.8 : 0.95, minBarLength: 2,
         })),
       },
@@ -208,14 +212,19 @@
               byId("order").value === "model" ? "first to last of the model" : "worst to best"}` } },
           y: { type: metric.log ? "logarithmic" : "linear", min: lowest,
             title: { display: true, text: metric.name + (metric.log ? ", log scale" : "") },
-            ticks: { maxTicksLimit: 8, callback: metric.log ? logTick(lowest, Math.max(...finite), show) : (value) => show(value) } },
+            grid: labelledLines, ticks: metric.log ? { autoSkip: false, callback: logTick(lowest, highest, show) }
+              : { maxTicksLimit: 8, callback: (value) => show(value) } },
         },
         plugins: {
           legend: { position: "top", align: "end", onClick: () => {}, labels: { boxWidth: 12, boxHeight: 12,
-            generateLabels: (chart) => chart.data.datasets.map((set) => ({ text: set.label, lineWidth: 0,
-              fillStyle: css(slotColor[set.label]), fontColor: css("--muted") })) } },
+            generateLabels: (chart) => [...chart.data.datasets.map((set) => [set.label, slotColor[set.label]]),
+              ["the layer shown below", "--bad"]].map(([text, color]) =>
+              ({ text, lineWidth: 0, fillStyle: css(color), fontColor: css("--muted") })) } },
           tooltip: { filter: (item) => item.raw !== null,
-            callbacks: { label: (item) => `${metric.name}: ${show(item.raw)}` } },
+            callbacks: { label: (item) => {
+              const row = overviewRows[item.dataIndex];
+              return `${metric.name}: ${show(row.q[metric.key])}${broken(row) ? ", and NaN or Inf" : ""}`;
+            } } },
         },
       },
     });
@@ -237,16 +246,20 @@
     const low = Math.log(errors.reduce((a, b) => Math.min(a, b), Infinity)) - 0.3;
     const high = Math.log(errors.reduce((a, b) => Math.max(a, b), 0));
     for (const row of rows) {
-      row.element = make("tr", { title: row.q.reading || undefined });
+      row.element = make("tr");
       for (const column of columns) {
         const value = valueOf(row, column.key);
         if (column.key === "layer") {
           row.element.append(make("td", { class: "text" }, make("button", { type: "button", title: row.layer }, row.layer)));
           continue;
         }
-        const cell = make("td", { class: column.text ? "text" : undefined },
+        const cell = make("td", { class: column.key === "reading" ? "text words" : column.text ? "text" : undefined },
           column.text ? value : (column.show || short)(value));
         if (!column.text && !Number.isFinite(numeric(value)) && column.key !== "sqnr_db") cell.classList.add("bad");
+        if (column.meter && broken(row)) {
+          cell.classList.add("bad");
+          cell.textContent = "NaN or Inf";
+        }
         if (column.meter && numeric(value) > 0 && high > low) {
           cell.classList.add("meter");
           const share = Math.min(1, Math.max(0, (Math.log(numeric(value)) - low) / (high - low)));
@@ -279,6 +292,7 @@
     const key = (row) => {
       const value = valueOf(row, column.key);
       if (column.text) return value;
+      if (column.meter && broken(row)) return Infinity;
       return Number.isNaN(numeric(value)) ? Infinity : numeric(value);
     };
     const compare = column.text
@@ -435,8 +449,8 @@
             ticks: { maxTicksLimit: 8, includeBounds: false, callback: (value) => short(Number(value.toPrecision(6))) } },
           y: { type: log ? "logarithmic" : "linear", min: floor, max: ceiling,
             title: { display: true, text: `count per ${short(unit, 2)}${log ? ", log" : ""}` },
-            ticks: { maxTicksLimit: 6, includeBounds: false,
-              callback: log ? logTick(floor, ceiling, short) : (value) => short(value) } },
+            grid: labelledLines, ticks: log ? { autoSkip: false, includeBounds: false, callback: logTick(floor, ceiling, short) }
+              : { maxTicksLimit: 6, includeBounds: false, callback: (value) => short(value) } },
         },
         plugins: {
           legend: { position: "top", align: "start", labels: { boxWidth: 14, boxHeight: 2 } },
