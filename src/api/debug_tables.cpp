@@ -120,7 +120,8 @@ std::string to_csv(const DebugReport& report) {
   std::string text;
   for (const DebugRow& row : report.rows) {
     std::vector<std::string> head, line;
-    for (const auto& [key, value] : row_json(report, row).items()) {
+    const Json json = row_json(report, row);
+    for (const auto& [key, value] : json.items()) {
       head.push_back(key);
       line.push_back(csv_field(value));
     }

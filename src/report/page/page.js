@@ -2,7 +2,11 @@
 (() => {
   const report = JSON.parse(document.getElementById("data").textContent);
   const byId = (id) => document.getElementById(id);
-  const css = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
+  const colors = new Map();  // of the style sheet; asking the browser every time is slow
+  function css(name) {
+    if (!colors.has(name)) colors.set(name, getComputedStyle(document.documentElement).getPropertyValue(name).trim());
+    return colors.get(name);
+  }
 
   /** An element with attributes and children; texts become text, never markup. */
   function make(tag, attributes = {}, ...children) {
@@ -142,7 +146,7 @@
 
   // ---- bars over all layers
 
-  let selected = null;
+  let selected;
   let overview = null;
   let overviewRows = [];
 
@@ -164,6 +168,10 @@
     return (a, b) => (bad(a) === bad(b) ? a.rank - b.rank : bad(a) < bad(b) ? 1 : -1);
   }
 
+  function barColors(slot) {
+    return overviewRows.map((row) => css(selected && row.layer === selected.layer ? "--bad" : slotColor[slot]));
+  }
+
   function drawOverview() {
     const metric = metrics.find((m) => m.key === byId("metric").value) || metrics[0];
     const show = metric.show || short;
@@ -182,7 +190,6 @@
     const few = overviewRows.length <= 40 && overviewRows.length * 18 < byId("overview").parentNode.clientWidth;
     const highest = finite.reduce((a, b) => Math.max(a, b), 0) || 1;
     const heightOf = (row, value) => (drawable(value) ? value : broken(row) ? highest : null);
-    const isShown = (row) => row && selected && row.layer === selected.layer;
     overview?.destroy();
     overview = new Chart(byId("overview"), {
       type: "bar",
@@ -191,7 +198,7 @@
         datasets: slots.filter((name) => overviewRows.some((row) => row.slot === name)).map((name) => ({
           label: name,
           data: overviewRows.map((row, i) => (row.slot === name ? heightOf(row, values[i]) : null)),
-          backgroundColor: (context) => css(isShown(overviewRows[context.dataIndex]) ? "--bad" : slotColor[name]),
+          backgroundColor: barColors(name),
           grouped: false, barPercentage: 1, categoryPercentage: few ? 0.8 : 0.95, minBarLength: 2,
         })),
       },
@@ -325,11 +332,15 @@
   let detailCharts = [];
 
   function select(row) {
-    const moved = selected !== row;
+    if (selected === row) return;
     selected = row;
-    if (!moved) return;
-    for (const other of rows) other.element.classList.toggle("selected", other.layer === row.layer);
+    for (const set of overview.data.datasets) set.backgroundColor = barColors(set.label);
     overview.update("none");
+    showSelected();
+  }
+
+  function showSelected() {
+    for (const row of rows) row.element.classList.toggle("selected", row.layer === selected.layer);
     drawDetail();
   }
 
@@ -500,6 +511,7 @@
   // ---- all together
 
   function dress() {
+    colors.clear();
     Chart.defaults.color = css("--muted");
     Chart.defaults.borderColor = css("--line");
     Chart.defaults.font.family = getComputedStyle(document.body).fontFamily;
@@ -509,8 +521,9 @@
   showSummary();
   fillChoices();
   fillTable();
+  selected = rows[0];
   drawOverview();
-  if (rows.length > 0) select(rows[0]);
+  if (selected) showSelected();
   else byId("detail").append(make("p", { class: "help" }, "There is no quantizer in this report."));
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => {
     dress();
