@@ -1,5 +1,5 @@
-// Static int8 quantization of MobileNetV2 from JPEG files, end to end, beside ONNX Runtime's Python quantizer: time from
-// the start of our process (theirs: after its imports), and peak memory.
+// Static int8 quantization of MobileNetV2 from JPEG files, end to end, beside ONNX Runtime's Python quantizer: time
+// from the start of our process (theirs: after its imports), and peak memory.
 #include <fmt/core.h>
 
 #include <chrono>
@@ -35,8 +35,9 @@ Cost ours(const std::string& observer, const std::string& folder, int count) {
   std::ofstream(description) << json;
   const fs::path out = scratch("ours.onnx");
   const auto start = std::chrono::steady_clock::now();
-  const auto report = nlohmann::json::parse(output_of({KAON_PROGRAM, "quantize", kModel, "--scheme", "w8a8c", "--observer",
-                                                       observer, "--calib", description, "-o", out, "--json", "-q"}));
+  const auto report =
+      nlohmann::json::parse(output_of({KAON_PROGRAM, "quantize", kModel, "--scheme", "w8a8c", "--observer", observer,
+                                       "--calib", description, "-o", out, "--json", "-q"}));
   const std::chrono::duration<double> elapsed = std::chrono::steady_clock::now() - start;
   if (report.at("calibration").at("samples") != count || report.at("layers") != 53) {
     fail(ErrorCode::Internal, observer, "quantized something else: {}", report.dump());
@@ -59,12 +60,14 @@ void add_beside(Cases& cases, const std::string& observer, int count) {
   const char* peer = "onnxruntime quantize_static";
   cases.push_back({.name = name, .peer_name = peer, .unit = "s", .prepare = [=] {
                      return Work{.measure = [=] {
-                       return std::pair(ours(observer, "calib", count).seconds, theirs(observer, "calib", count).seconds);
+                       return std::pair(ours(observer, "calib", count).seconds,
+                                        theirs(observer, "calib", count).seconds);
                      }};
                    }});
   cases.push_back({.name = name + "/memory", .peer_name = peer, .unit = "MiB", .prepare = [=] {
                      return Work{.measure = [=] {
-                       return std::pair(ours(observer, "calib", count).peak_mb, theirs(observer, "calib", count).peak_mb);
+                       return std::pair(ours(observer, "calib", count).peak_mb,
+                                        theirs(observer, "calib", count).peak_mb);
                      }};
                    }});
 }

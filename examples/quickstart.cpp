@@ -29,12 +29,8 @@ double accuracy(const kaon::Model& model, const kaon::Dataset& test) {
 
 void run(int64_t epochs, int64_t images) {
   // A network is a graph of ONNX operators; the builder names its parameters.
-  const kaon::Model untrained = kaon::nn::Network({1, 28, 28})
-                                    .flatten()
-                                    .linear("fc1", 256)
-                                    .relu()
-                                    .linear("fc2", 10)
-                                    .model();
+  const kaon::Model untrained =
+      kaon::nn::Network({1, 28, 28}).flatten().linear("fc1", 256).relu().linear("fc2", 10).model();
 
   const kaon::FashionMnist fashion;
   const auto train_set = fashion.open(kaon::Split::Train, untrained.graph, images);
@@ -50,8 +46,7 @@ void run(int64_t epochs, int64_t images) {
 
   for (const char* scheme : {"w8", "w8a8c", "w4g32"}) {
     // Quantizers sit on the edges of the float model; simulate() makes a model of them that the engine runs.
-    const kaon::QuantizedModel quantized =
-        kaon::quantize(model, kaon::scheme_config(scheme), calibration.get());
+    const kaon::QuantizedModel quantized = kaon::quantize(model, kaon::scheme_config(scheme), calibration.get());
     const std::string file = fmt::format("model.{}.onnx", scheme);
     kaon::write_onnx(kaon::export_onnx(quantized).model, file);
     std::cout << fmt::format("{:7} accuracy {:.4f}, {} bytes\n", scheme, accuracy(kaon::simulate(quantized), *test_set),
@@ -61,8 +56,7 @@ void run(int64_t epochs, int64_t images) {
   // Anything a scheme does not say is a field of its config.
   kaon::Config mixed = kaon::scheme_config("w8a8c");
   mixed.exclude = {"fc2"};
-  std::cout << "\nfc1 in 8 bits, fc2 in float:\n"
-            << kaon::describe(kaon::quantize(model, mixed, calibration.get()));
+  std::cout << "\nfc1 in 8 bits, fc2 in float:\n" << kaon::describe(kaon::quantize(model, mixed, calibration.get()));
 }
 
 }  // namespace

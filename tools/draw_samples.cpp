@@ -1,5 +1,5 @@
-// Draws the pictures that `kaon predict` is shown with: draw_samples FOLDER writes shirt.png and shoe.png, light on black
-// as in Fashion-MNIST, by hand-set outlines.
+// Draws the pictures that `kaon predict` is shown with: draw_samples FOLDER writes shirt.png and shoe.png, light on
+// black as in Fashion-MNIST, by hand-set outlines.
 #include <cairo/cairo.h>
 
 #include <iostream>
@@ -36,16 +36,41 @@ void draw(const std::string& path, const Draw& outlines) {
 }
 
 void shirt(cairo_t* cr) {
-  fill(cr, {{9, 1}, {12, 2.5}, {16, 2.5}, {19, 1}, {22.5, 3}, {26, 9}, {22, 11}, {20.5, 9}, {20.5, 27}, {7.5, 27},
-            {7.5, 9}, {6, 11}, {2, 9}, {5.5, 3}},
+  fill(cr,
+       {{9, 1},
+        {12, 2.5},
+        {16, 2.5},
+        {19, 1},
+        {22.5, 3},
+        {26, 9},
+        {22, 11},
+        {20.5, 9},
+        {20.5, 27},
+        {7.5, 27},
+        {7.5, 9},
+        {6, 11},
+        {2, 9},
+        {5.5, 3}},
        0.78);
   fill(cr, {{11, 1.5}, {12, 2.5}, {16, 2.5}, {17, 1.5}, {16, 4}, {14, 4.8}, {12, 4}}, 0.45);
   fill(cr, {{9.5, 10}, {18.5, 10}, {18.5, 12}, {9.5, 12}}, 0.6);
 }
 
 void shoe(cairo_t* cr) {
-  fill(cr, {{0.5, 17.5}, {3, 16}, {8, 14.5}, {12.5, 11.5}, {15.5, 9}, {18, 9}, {20, 10.5}, {23, 10.5}, {25, 9},
-            {26.8, 9.2}, {27.3, 14}, {27.3, 18.5}, {0.5, 18.5}},
+  fill(cr,
+       {{0.5, 17.5},
+        {3, 16},
+        {8, 14.5},
+        {12.5, 11.5},
+        {15.5, 9},
+        {18, 9},
+        {20, 10.5},
+        {23, 10.5},
+        {25, 9},
+        {26.8, 9.2},
+        {27.3, 14},
+        {27.3, 18.5},
+        {0.5, 18.5}},
        0.72);
   fill(cr, {{0.5, 18.2}, {27.3, 18.2}, {27.2, 20}, {0.8, 20}}, 0.93);
   fill(cr, {{9.5, 14.2}, {14.8, 10.2}, {15.8, 11}, {10.5, 15}}, 0.5);

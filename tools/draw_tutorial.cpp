@@ -1,5 +1,5 @@
-// Draws the pictures of docs/quickstart.md with Kaon itself: draw_tutorial FOLDER writes staircase.svg, symmetry.svg and
-// granularity.svg there.
+// Draws the pictures of docs/quickstart.md with Kaon itself: draw_tutorial FOLDER writes staircase.svg, symmetry.svg
+// and granularity.svg there.
 #include <fmt/format.h>
 
 #include <cmath>
@@ -37,25 +37,27 @@ Curve identity(float low, float high) { return {.name = "exact", .x = {low, high
 
 void draw_staircase(const std::string& folder) {
   const TensorSpec int4{.format = "int4"};
-  kaon::draw_curves({.title = "Rounding to a grid",
-                     .subtitle = "int4, symmetric, for values between -1 and 1: 16 codes, 1/7 apart, and clipping beyond",
-                     .x_label = "value",
-                     .y_label = "value after quantizing and dequantizing",
-                     .curves = {identity(-1.4F, 1.4F), stairs("int4", int4, {-1, 1}, -1.4F, 1.4F)}},
-                    folder + "/staircase.svg");
+  kaon::draw_curves(
+      {.title = "Rounding to a grid",
+       .subtitle = "int4, symmetric, for values between -1 and 1: 16 codes, 1/7 apart, and clipping beyond",
+       .x_label = "value",
+       .y_label = "value after quantizing and dequantizing",
+       .curves = {identity(-1.4F, 1.4F), stairs("int4", int4, {-1, 1}, -1.4F, 1.4F)}},
+      folder + "/staircase.svg");
 }
 
 void draw_symmetry(const std::string& folder) {
   const std::vector<float> after_relu{0, 6};
   const TensorSpec symmetric{.format = "int4"};
   const TensorSpec asymmetric{.format = "uint4", .symmetric = false};
-  kaon::draw_curves({.title = "Symmetric or not",
-                     .subtitle = "values between 0 and 6: int4 symmetric wastes its negative half, uint4 asymmetric does not",
-                     .x_label = "value",
-                     .y_label = "value after quantizing and dequantizing",
-                     .curves = {stairs("int4 symmetric", symmetric, after_relu, -0.5F, 6.5F),
-                                stairs("uint4 asymmetric", asymmetric, after_relu, -0.5F, 6.5F)}},
-                    folder + "/symmetry.svg");
+  kaon::draw_curves(
+      {.title = "Symmetric or not",
+       .subtitle = "values between 0 and 6: int4 symmetric wastes its negative half, uint4 asymmetric does not",
+       .x_label = "value",
+       .y_label = "value after quantizing and dequantizing",
+       .curves = {stairs("int4 symmetric", symmetric, after_relu, -0.5F, 6.5F),
+                  stairs("uint4 asymmetric", asymmetric, after_relu, -0.5F, 6.5F)}},
+      folder + "/symmetry.svg");
 }
 
 void draw_granularity(const std::string& folder) {

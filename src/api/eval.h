@@ -13,7 +13,8 @@ using Metrics = std::vector<std::pair<std::string, double>>;
 
 struct EvalOptions {
   std::filesystem::path model;
-  QuantOptions quant;  ///< with a scheme or config, the quantized model is evaluated, and the float one is its reference
+  QuantOptions
+      quant;  ///< with a scheme or config, the quantized model is evaluated, and the float one is its reference
   DataOptions data;
   std::vector<std::string> metrics;  ///< empty: usual_metrics()
   std::filesystem::path reference;   ///< another model to compare with

@@ -34,8 +34,8 @@ class Classifier {
   Classifier(const std::filesystem::path& path, const std::filesystem::path& classes)
       : path_(path), engine_(read_onnx(path)) {
     const std::vector<ValueInfo> inputs = engine_.model().graph.required_inputs();
-    const bool image = inputs.size() == 1 && inputs[0].type == DType::Float32 && inputs[0].shape &&
-                       inputs[0].shape->size() == 4;
+    const bool image =
+        inputs.size() == 1 && inputs[0].type == DType::Float32 && inputs[0].shape && inputs[0].shape->size() == 4;
     const auto dim = [&](size_t i) { return (*inputs[0].shape)[i].value.value_or(0); };
     if (!image || (dim(1) != 1 && dim(1) != 3) || dim(2) < 1 || dim(3) < 1) {
       fail(ErrorCode::InvalidInput, path.string(),
@@ -88,8 +88,8 @@ class Classifier {
     order.resize(std::min(order.size(), kGuesses));
     std::vector<Guess> guesses;
     for (const size_t i : order) {
-      guesses.push_back({names_.empty() ? std::to_string(i) : names_[i],
-                         std::exp(static_cast<double>(logits[i] - top)) / sum});
+      guesses.push_back(
+          {names_.empty() ? std::to_string(i) : names_[i], std::exp(static_cast<double>(logits[i] - top)) / sum});
     }
     return guesses;
   }

@@ -22,8 +22,7 @@ ObserverConfig parse_observer(const std::string& text) {
     const size_t equals = item.find('=');
     double value = 0;
     const char* last = item.data() + item.size();
-    const auto [stop, error] =
-        std::from_chars(item.data() + std::min(equals, item.size() - 1) + 1, last, value);
+    const auto [stop, error] = std::from_chars(item.data() + std::min(equals, item.size() - 1) + 1, last, value);
     if (equals == std::string::npos || error != std::errc() || stop != last) {
       fail(ErrorCode::InvalidConfig, "--observer", "'{}' is not of the form option=number", item);
     }

@@ -14,19 +14,19 @@ namespace kaon {
 
 /// What the verbs that quantize are told about it.
 struct QuantOptions {
-  std::string scheme;             ///< either this …
-  std::filesystem::path config;   ///< … or this
-  std::string observer;           ///< "" = as the config says; "percentile" or "percentile:percentile=99.9"
+  std::string scheme;            ///< either this …
+  std::filesystem::path config;  ///< … or this
+  std::string observer;          ///< "" = as the config says; "percentile" or "percentile:percentile=99.9"
   std::vector<std::string> exclude;
-  std::string layout;             ///< "" = as the config says; "u8s8", "s8s8", "u8u8"
+  std::string layout;  ///< "" = as the config says; "u8s8", "s8s8", "u8u8"
 };
 
 /// What they are told about data.
 struct DataOptions {
-  std::filesystem::path data;    ///< to evaluate on
-  std::filesystem::path calib;   ///< to calibrate on; where empty, `data` serves
-  int64_t limit = 0;             ///< samples of `data`; 0 = all
-  int64_t calib_limit = 0;       ///< samples of `calib`; 0 = all
+  std::filesystem::path data;   ///< to evaluate on
+  std::filesystem::path calib;  ///< to calibrate on; where empty, `data` serves
+  int64_t limit = 0;            ///< samples of `data`; 0 = all
+  int64_t calib_limit = 0;      ///< samples of `calib`; 0 = all
   int64_t batch = 8;
 };
 

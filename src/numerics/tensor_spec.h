@@ -51,10 +51,10 @@ template <>
 struct EnumNames<Granularity> {
   static constexpr std::string_view kKind = "granularity";
   static constexpr std::pair<std::string_view, Granularity> kAll[] = {{"per_tensor", Granularity::PerTensor},
-                                                                     {"per_channel", Granularity::PerChannel},
-                                                                     {"per_group", Granularity::PerGroup},
-                                                                     {"per_block", Granularity::PerBlock},
-                                                                     {"per_token", Granularity::PerToken}};
+                                                                      {"per_channel", Granularity::PerChannel},
+                                                                      {"per_group", Granularity::PerGroup},
+                                                                      {"per_block", Granularity::PerBlock},
+                                                                      {"per_token", Granularity::PerToken}};
 };
 
 template <>
@@ -69,10 +69,10 @@ template <>
 struct EnumNames<Rounding> {
   static constexpr std::string_view kKind = "rounding";
   static constexpr std::pair<std::string_view, Rounding> kAll[] = {{"half_even", Rounding::HalfEven},
-                                                                  {"half_away", Rounding::HalfAway},
-                                                                  {"floor", Rounding::Floor},
-                                                                  {"ceil", Rounding::Ceil},
-                                                                  {"stochastic", Rounding::Stochastic}};
+                                                                   {"half_away", Rounding::HalfAway},
+                                                                   {"floor", Rounding::Floor},
+                                                                   {"ceil", Rounding::Ceil},
+                                                                   {"stochastic", Rounding::Stochastic}};
 };
 
 template <>

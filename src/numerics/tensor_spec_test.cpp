@@ -35,7 +35,10 @@ TEST(TensorSpec, ParamsFromTheDataEqualThoseOfScale) {
   const Floats in = wave(24);
   const Shape shape{4, 6};
   for (const bool symmetric : {true, false}) {
-    const TensorSpec spec{.format = "int8", .granularity = Granularity::PerChannel, .axis = 1, .symmetric = symmetric,
+    const TensorSpec spec{.format = "int8",
+                          .granularity = Granularity::PerChannel,
+                          .axis = 1,
+                          .symmetric = symmetric,
                           .scale_type = ScaleType::PowerOfTwo};
     const QuantParams expected =
         choose_params(in, Tiling::per_channel(shape, 1), format("int8"),

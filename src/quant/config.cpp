@@ -66,8 +66,8 @@ ObserverConfig parse_observer(const Json& value, const std::string& where) {
 }
 
 Spec parse_spec(const Json& value, const std::string& where) {
-  static const std::vector<std::string> known = {"format",   "granularity", "axis",     "group_size", "symmetric",
-                                                 "scale_type", "rounding",  "block_scale", "dynamic",  "observer"};
+  static const std::vector<std::string> known = {"format",     "granularity", "axis",        "group_size", "symmetric",
+                                                 "scale_type", "rounding",    "block_scale", "dynamic",    "observer"};
   expect_object(value, known, where);
   Spec spec;
   if (!value.contains("format")) fail(ErrorCode::InvalidConfig, where, "names no format; `kaon formats` lists them");
@@ -109,7 +109,8 @@ LayerRule parse_rule(const Json& value, const std::string& where) {
   for (const Slot slot : kSlots) {
     const std::string key(name_of(slot));
     if (!value.contains(key)) continue;
-    rule.at(slot) = value[key].is_null() ? SlotRule::stays_float() : SlotRule(parse_spec(value[key], at_key(where, key)));
+    rule.at(slot) =
+        value[key].is_null() ? SlotRule::stays_float() : SlotRule(parse_spec(value[key], at_key(where, key)));
   }
   return rule;
 }

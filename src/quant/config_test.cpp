@@ -74,7 +74,8 @@ TEST(Config, ErrorsNameTheKeyAndWhatIsNear) {
             "per_group, per_block, per_token");
   EXPECT_EQ(error_in(R"({"global": {"weight": {"format": "int8", "group_size": 0}}})"),
             "c.json: global: weight: group_size: must be an integer of at least 1, is 0");
-  EXPECT_NE(error_in(R"({"global": {"weight": {"format": "int8", "observer": "min_mox"}}})").find("unknown observer 'min_mox'"),
+  EXPECT_NE(error_in(R"({"global": {"weight": {"format": "int8", "observer": "min_mox"}}})")
+                .find("unknown observer 'min_mox'"),
             std::string::npos);
   EXPECT_NE(error_in(R"({"global": {"weight": {}}})").find("names no format"), std::string::npos);
   EXPECT_NE(error_in("[]").find("must be an object"), std::string::npos);

@@ -52,8 +52,8 @@ std::string describe(const QuantizedModel& quantized) {
     for (const Slot slot : {Slot::Input, Slot::Weight, Slot::Bias, Slot::Output}) {
       slots += slot_line(quantized, layer, slot);
     }
-    text += fmt::format("{}: {}{} {}\n", layer.name, slots.empty() ? "" : "Quant", layer.op,
-                        to_string(layer.weight_shape));
+    text +=
+        fmt::format("{}: {}{} {}\n", layer.name, slots.empty() ? "" : "Quant", layer.op, to_string(layer.weight_shape));
     text += slots;
   }
   for (const Skipped& skipped : quantized.skipped) text += fmt::format("{}: {}\n", skipped.layer, skipped.reason);

@@ -6,8 +6,8 @@ namespace kaon {
 
 FlowKind ValueFlow::kind(int64_t index) const {
   static const std::set<std::string, std::less<>> moves = {
-      "DepthToSpace", "Expand",  "Flatten", "Gather", "GlobalMaxPool", "Identity",     "MaxPool",   "Relu",
-      "Reshape",      "Slice",   "SpaceToDepth", "Split", "Squeeze",   "Tile",         "Transpose", "Unsqueeze"};
+      "DepthToSpace", "Expand", "Flatten",      "Gather", "GlobalMaxPool", "Identity", "MaxPool",   "Relu",
+      "Reshape",      "Slice",  "SpaceToDepth", "Split",  "Squeeze",       "Tile",     "Transpose", "Unsqueeze"};
   static const std::set<std::string, std::less<>> computes = {"Add", "AveragePool", "Concat", "GlobalAveragePool",
                                                               "Mul"};
   const Node& node = graph_.nodes[static_cast<size_t>(index)];

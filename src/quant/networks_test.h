@@ -54,12 +54,11 @@ inline Model residual_network() {
       make_node("Gemm", {"flat", "fc.weight", "fc.bias"}, {"y"}, {{"transB", int64_t{1}, {}}}),
   };
   nodes[3].name = "/block/Add";
-  Model model = make_model(
-      std::move(nodes),
-      {random_constant("conv1.weight", {16, 16, 3, 3}, 1), random_constant("conv1.bias", {16}, 2),
-       random_constant("conv2.weight", {16, 16, 3, 3}, 3), random_constant("conv2.bias", {16}, 4),
-       random_constant("fc.weight", {4, 16}, 5), random_constant("fc.bias", {4}, 6)},
-      {make_value("x", {0, 16, 6, 6})}, {"y"});
+  Model model = make_model(std::move(nodes),
+                           {random_constant("conv1.weight", {16, 16, 3, 3}, 1), random_constant("conv1.bias", {16}, 2),
+                            random_constant("conv2.weight", {16, 16, 3, 3}, 3), random_constant("conv2.bias", {16}, 4),
+                            random_constant("fc.weight", {4, 16}, 5), random_constant("fc.bias", {4}, 6)},
+                           {make_value("x", {0, 16, 6, 6})}, {"y"});
   model.graph.inputs[0].shape->front() = {std::nullopt, "N"};
   return model;
 }

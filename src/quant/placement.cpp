@@ -113,9 +113,9 @@ class Placement {
     if (!rule.weight.spec && !rule.input.spec && !rule.output.spec && !rule.bias.spec) return rule;
     const Initializer* weight = graph().find_initializer(layer.weight);
     if (weight == nullptr || weight->tensor.type() != DType::Float32) {
-      skip(layer, weight == nullptr ? "stays as it is: its weight is computed, not stored"
-                                    : fmt::format("stays as it is: its weight is {}, not float32",
-                                                  name_of(weight->tensor.type())));
+      skip(layer, weight == nullptr
+                      ? "stays as it is: its weight is computed, not stored"
+                      : fmt::format("stays as it is: its weight is {}, not float32", name_of(weight->tensor.type())));
       return {};
     }
     if (layer.op == "Gather") rule.input = rule.output = rule.bias = {};
@@ -332,9 +332,9 @@ class Placement {
   }
 
   QuantizedModel result_;
-  std::vector<LayerRule> rules_;                ///< one for each layer
-  std::map<std::string, size_t> whole_;         ///< value -> the quantizer that all its readers see
-  std::map<std::string, Spec> spec_of_;         ///< value -> the spec of its quantizer
+  std::vector<LayerRule> rules_;         ///< one for each layer
+  std::map<std::string, size_t> whole_;  ///< value -> the quantizer that all its readers see
+  std::map<std::string, Spec> spec_of_;  ///< value -> the spec of its quantizer
 };
 
 }  // namespace
@@ -360,8 +360,6 @@ int64_t input_axis(const Graph& graph, const Layer& layer) {
   return layer.weight_input == 0 ? rank - 1 : std::max<int64_t>(rank - 2, 0);
 }
 
-QuantizedModel place_quantizers(Model model, const Config& config) {
-  return Placement(std::move(model), config).run();
-}
+QuantizedModel place_quantizers(Model model, const Config& config) { return Placement(std::move(model), config).run(); }
 
 }  // namespace kaon

@@ -13,8 +13,8 @@ namespace {
 /// Specs that no calibration can serve.
 void check_specs(const QuantizedModel& quantized) {
   for (const Quantizer& quantizer : quantized.quantizers) {
-    const bool one_or_channel = quantizer.spec.granularity == Granularity::PerTensor ||
-                                quantizer.spec.granularity == Granularity::PerChannel;
+    const bool one_or_channel =
+        quantizer.spec.granularity == Granularity::PerTensor || quantizer.spec.granularity == Granularity::PerChannel;
     if (needs_data(quantizer) && !one_or_channel) {
       fail(ErrorCode::InvalidConfig, quantizer.label(),
            "{} activations cannot be static; use per_tensor or per_channel, or \"dynamic\": true",

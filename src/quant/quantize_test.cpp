@@ -29,9 +29,9 @@ double sqnr(const std::vector<float>& x, const std::vector<float>& reference) {
 /// What each scheme must reach on the residual network, in dB; mind 6 dB a bit.
 TEST(Quantize, EverySchemeIsCloseToTheFloatModel) {
   const std::map<std::string, double> least = {
-      {"w8", 35},    {"w8c", 38},   {"w4g32", 15},   {"w4g128", 15}, {"w4g32s", 14}, {"w4g128s", 14}, {"w4c", 11},
-      {"w8a8", 28},  {"w8a8c", 28}, {"w8a8d", 28},   {"a16w8", 38},  {"fp8", 20},    {"fp8d", 20},    {"mxfp8", 20},
-      {"mxfp6", 20}, {"mxfp4", 8},  {"mxint8", 30},  {"nvfp4", 10},  {"bfp16", 30},  {"fp16", 60},    {"bf16", 42}};
+      {"w8", 35},    {"w8c", 38},   {"w4g32", 15},  {"w4g128", 15}, {"w4g32s", 14}, {"w4g128s", 14}, {"w4c", 11},
+      {"w8a8", 28},  {"w8a8c", 28}, {"w8a8d", 28},  {"a16w8", 38},  {"fp8", 20},    {"fp8d", 20},    {"mxfp8", 20},
+      {"mxfp6", 20}, {"mxfp4", 8},  {"mxint8", 30}, {"nvfp4", 10},  {"bfp16", 30},  {"fp16", 60},    {"bf16", 42}};
   const MemoryDataset data = residual_data();
   const std::vector<float> exact = run(residual_network(), data);
   for (const std::string& name : schemes().names()) {
@@ -168,8 +168,9 @@ TEST(Quantize, AGroupSizeThatDoesNotDivideIsHandled) {
 TEST(Describe, NamesLayersQuantizersAndRanges) {
   const MemoryDataset data = residual_data();
   const std::string text = describe(quantize(residual_network(), scheme_config("w8a8"), &data));
-  EXPECT_NE(text.find("conv1: QuantConv [16, 16, 3, 3]\n  (input) #0: FakeQuantize uint8, per_tensor, asymmetric, scale"),
-            std::string::npos)
+  EXPECT_NE(
+      text.find("conv1: QuantConv [16, 16, 3, 3]\n  (input) #0: FakeQuantize uint8, per_tensor, asymmetric, scale"),
+      std::string::npos)
       << text;
   EXPECT_NE(text.find("(bias) #2: FakeQuantize int32"), std::string::npos) << text;
 }

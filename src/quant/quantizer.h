@@ -27,7 +27,7 @@ struct Reader {
 /// A spec at work on one value of the graph.
 struct Quantizer {
   int64_t id = 0;
-  std::string tensor;  ///< the value it reads, by its name in the graph
+  std::string tensor;       ///< the value it reads, by its name in the graph
   Slot kind = Slot::Input;  ///< Weight and Bias: the value is an initializer; Input and Output: an activation
   bool enabled = true;
   TensorSpec spec;

@@ -79,7 +79,8 @@ class Simulation {
     Node node = make_fake_quantize(quantizer.spec, quantizer.tensor, made, scale, zero);
     node.name = quantizer.label();
     if (quantizer.readers.empty()) {
-      for (Node& reader : graph().nodes) std::replace(reader.inputs.begin(), reader.inputs.end(), quantizer.tensor, made);
+      for (Node& reader : graph().nodes)
+        std::replace(reader.inputs.begin(), reader.inputs.end(), quantizer.tensor, made);
     } else {
       redirect(quantizer, made);
     }

@@ -11,7 +11,7 @@ namespace kaon {
 /// value is quantized_name(v, id).
 Model simulate(const QuantizedModel& quantized);
 
-std::string raw_name(const std::string& value);                     ///< "v|raw"
+std::string raw_name(const std::string& value);                    ///< "v|raw"
 std::string quantized_name(const std::string& value, int64_t id);  ///< "v|q3"
 
 /// The name under which simulate() keeps what an activation's quantizer makes.

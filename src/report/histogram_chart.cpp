@@ -180,7 +180,7 @@ void draw_histogram(const HistogramChart& chart, const std::filesystem::path& pa
     return;
   }
   const Heights heights = measure(all);
-  const bool log_counts = chart.log_counts.value_or(heights.largest > 100 * heights.median);
+  const bool log_counts = chart.log_counts.value_or(heights.largest > 50 * heights.median);
   const auto [x_low, x_high] = x_range(chart, all);
   const double y_low = log_counts ? std::max(heights.smallest / 2, heights.largest * 1e-12) : 0;
   const Plot plot =

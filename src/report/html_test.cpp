@@ -49,10 +49,11 @@ std::string browser() {
   return {};
 }
 
+/// Every occurrence; there must be one.
 void replace(std::string& text, const std::string& what, const std::string& with) {
-  const size_t at = text.find(what);
+  size_t at = text.find(what);
   ASSERT_NE(at, std::string::npos) << what;
-  text.replace(at, what.size(), with);
+  for (; at != std::string::npos; at = text.find(what, at + with.size())) text.replace(at, what.size(), with);
 }
 
 /// Opens the page in a browser without network, uses it, and returns "fine" or what was wrong.

@@ -24,32 +24,32 @@ void print_report(std::ostream& out, const EvalReport& report) {
 }  // namespace
 
 void register_eval(Registry<Verb>& verbs) {
-  verbs.add("eval", {.group = "Quantization",
-                     .summary = "measure a model, float or quantized, on data",
-                     .examples = {"kaon eval model.onnx --data val.json --metric top1,loss",
-                                  "kaon eval model.onnx --data val.json --scheme w8a8c --calib calib.json",
-                                  "kaon eval small.onnx --data val.json --reference model.onnx --metric sqnr_db"},
-                     .declare = [](CLI::App& app) {
-                       auto options = std::make_shared<EvalOptions>();
-                       app.add_option("MODEL", options->model, "the .onnx file")->required();
-                       declare_data_flags(app, options->data);
-                       app.get_option("--data")->required();
-                       app.add_option("--metric", options->metrics,
-                                      "top1, top5, loss, and against the float model or --reference sqnr_db, mse, "
-                                      "cosine, kl, agreement")
-                           ->delimiter(',')
-                           ->allow_extra_args(false)
-                           ->type_name("M,…");
-                       declare_quant_flags(app, options->quant);
-                       app.add_option("--reference", options->reference, "the model to compare with")
-                           ->type_name("MODEL");
-                       return [options](Context& context) {
-                         options->progress = &context.progress();
-                         const EvalReport report = eval_model(*options);
-                         note_skipped(context, report.skipped);
-                         context.result(to_json(report), [&](std::ostream& out) { print_report(out, report); });
-                       };
-                     }});
+  verbs.add("eval",
+            {.group = "Quantization",
+             .summary = "measure a model, float or quantized, on data",
+             .examples = {"kaon eval model.onnx --data val.json --metric top1,loss",
+                          "kaon eval model.onnx --data val.json --scheme w8a8c --calib calib.json",
+                          "kaon eval small.onnx --data val.json --reference model.onnx --metric sqnr_db"},
+             .declare = [](CLI::App& app) {
+               auto options = std::make_shared<EvalOptions>();
+               app.add_option("MODEL", options->model, "the .onnx file")->required();
+               declare_data_flags(app, options->data);
+               app.get_option("--data")->required();
+               app.add_option("--metric", options->metrics,
+                              "top1, top5, loss, and against the float model or --reference sqnr_db, mse, "
+                              "cosine, kl, agreement")
+                   ->delimiter(',')
+                   ->allow_extra_args(false)
+                   ->type_name("M,…");
+               declare_quant_flags(app, options->quant);
+               app.add_option("--reference", options->reference, "the model to compare with")->type_name("MODEL");
+               return [options](Context& context) {
+                 options->progress = &context.progress();
+                 const EvalReport report = eval_model(*options);
+                 note_skipped(context, report.skipped);
+                 context.result(to_json(report), [&](std::ostream& out) { print_report(out, report); });
+               };
+             }});
 }
 
 }  // namespace kaon

@@ -47,9 +47,8 @@ void register_predict(Registry<Verb>& verbs) {
                               ->type_name("F");
                           return [call](Context& context) {
                             const std::vector<Prediction> predictions = predict(*call);
-                            context.result(to_json(predictions), [&](std::ostream& out) {
-                              print_predictions(out, predictions, *call);
-                            });
+                            context.result(to_json(predictions),
+                                           [&](std::ostream& out) { print_predictions(out, predictions, *call); });
                           };
                         }});
 }

@@ -19,9 +19,9 @@ void print_report(std::ostream& out, const QuantizeReport& report, const Quantiz
   Table table({{""}, {"before", Align::Right}, {"after", Align::Right}});
   table.add_row({"size", human_bytes(static_cast<double>(report.bytes_before)),
                  human_bytes(static_cast<double>(report.bytes_after))});
-  table.add_row({"compression", "1",
-                 fmt::format("{:.2f}", static_cast<double>(report.bytes_before) /
-                                           static_cast<double>(report.bytes_after))});
+  table.add_row(
+      {"compression", "1",
+       fmt::format("{:.2f}", static_cast<double>(report.bytes_before) / static_cast<double>(report.bytes_after))});
   for (const auto& [name, value] : report.metrics_after) {
     std::string before = "–";
     for (const auto& [earlier, number] : report.metrics_before) {

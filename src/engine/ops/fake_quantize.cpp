@@ -1,7 +1,8 @@
+#include "graph/fake_quantize.h"
+
 #include <torch/csrc/autograd/custom_function.h>
 
 #include "engine/op.h"
-#include "graph/fake_quantize.h"
 
 namespace kaon {
 
@@ -73,8 +74,7 @@ struct StraightThrough : torch::autograd::Function<StraightThrough> {
     const at::Tensor scales = spread(at::tensor(params.scale));
     const at::Tensor zero_points = spread(zeros);
     const at::Tensor scaled = x.detach() / scales;
-    const at::Tensor inside =
-        scaled.ge(format.min() - zero_points).logical_and_(scaled.le(format.max() - zero_points));
+    const at::Tensor inside = scaled.ge(format.min() - zero_points).logical_and_(scaled.le(format.max() - zero_points));
     const at::Tensor slope = scale.numel() > 0 ? out / scales - at::where(inside, scaled, 0.0) : at::Tensor();
     context->save_for_backward({inside, slope, tile});
     context->saved_data["scale_shape"] = scale.sizes();
@@ -89,9 +89,10 @@ struct StraightThrough : torch::autograd::Function<StraightThrough> {
     if (saved[1].defined()) {
       const std::vector<int64_t> shape = context->saved_data["scale_shape"].toIntVector();
       const at::Tensor of_elements = (gradients[0] * saved[1]).reshape({-1});
-      for_scale = saved[2].defined() ? at::zeros({c10::multiply_integers(shape)}, of_elements.options())
-                                           .index_add(0, saved[2], of_elements)
-                                     : of_elements.sum();
+      for_scale =
+          saved[2].defined()
+              ? at::zeros({c10::multiply_integers(shape)}, of_elements.options()).index_add(0, saved[2], of_elements)
+              : of_elements.sum();
       for_scale = for_scale.reshape(shape);
     }
     return {for_x, for_scale, {}, {}};

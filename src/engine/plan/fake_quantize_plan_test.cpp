@@ -43,16 +43,12 @@ class Net {
                {"pads", std::vector<int64_t>(4, kernel / 2), {}},
                {"group", group, {}}});
   }
-  std::string quantize(const std::string& x, const TensorSpec& spec) {
-    return place(make_fake_quantize(spec, x, ""));
-  }
+  std::string quantize(const std::string& x, const TensorSpec& spec) { return place(make_fake_quantize(spec, x, "")); }
   std::string quantize(const std::string& x, const TensorSpec& spec, float scale, int32_t zero) {
     return place(make_fake_quantize(spec, x, "", constant(Tensor::scalar(scale)), constant(Tensor::scalar(zero))));
   }
   /// uint8 with a scale that is a power of two, so that whole numbers stay exact through the next sum.
-  std::string quantize(const std::string& x) {
-    return quantize(x, {.format = "uint8", .symmetric = false}, 0.5F, 100);
-  }
+  std::string quantize(const std::string& x) { return quantize(x, {.format = "uint8", .symmetric = false}, 0.5F, 100); }
 
   std::string place(Node node) {
     node.outputs = {fmt::format("v{}", nodes_.size())};

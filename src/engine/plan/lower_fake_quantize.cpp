@@ -29,8 +29,7 @@ bool Lowering::lower_fake_quantize(const PlanOp& op) {
     if (!is_static_float(input(1)) || (input(2) >= 0 && !facts(input(2)).is_static)) return false;
     params.emplace();
     params->scale = to_tensor(facts(input(1)).constant).to_float();
-    params->tiling =
-        params->scale.size() == 1 ? Tiling::per_tensor(facts(x).shape) : tiling_of(spec, facts(x).shape);
+    params->tiling = params->scale.size() == 1 ? Tiling::per_tensor(facts(x).shape) : tiling_of(spec, facts(x).shape);
     if (input(2) >= 0) {
       for (const int64_t zero : to_tensor(facts(input(2)).constant).to_int64()) {
         params->zero_point.push_back(static_cast<int32_t>(zero));

@@ -303,8 +303,8 @@ void Lowering::lower_watcher(const PlanOp& op) {
   check_observable(name, facts(value).type);
   const int64_t count = element_count(facts(value).shape);
   const std::vector<Form>& forms = state(value).forms;
-  const auto bare = std::find_if(forms.begin(), forms.end(),
-                                 [&](const Form& form) { return element_capacity(form.desc) == count; });
+  const auto bare =
+      std::find_if(forms.begin(), forms.end(), [&](const Form& form) { return element_capacity(form.desc) == count; });
   const int32_t in = bare != forms.end() ? bare->slot : request_plain(value);
   const auto show = [observe = hooks_.observe, hook = op.hook, id = op.hook_value](std::span<const float> elements) {
     observe(hook, id, elements);

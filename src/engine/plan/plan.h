@@ -49,7 +49,7 @@ class Plans {
   std::shared_ptr<const Program> program_;
   PackedWeights packed_;
   std::map<std::vector<int64_t>, Entry> entries_;  ///< see entry()
-  const Hooks* hooks_ = nullptr;  ///< of the run in progress
+  const Hooks* hooks_ = nullptr;                   ///< of the run in progress
 };
 
 }  // namespace kaon

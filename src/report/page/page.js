@@ -18,6 +18,9 @@
     return element;
   }
 
+  const definitions = (pairs) =>
+    pairs.map(([name, value]) => make("div", {}, make("dt", {}, name), make("dd", {}, value)));
+
   // ---- numbers. NaN comes as null, infinities as "inf" and "-inf".
 
   const superscripts = "⁰¹²³⁴⁵⁶⁷⁸⁹";
@@ -43,7 +46,7 @@
         return `${minus}${Number((size / 1000 ** power).toPrecision(digits))} ${"kMGT"[power - 1]}`;
       }
       const [mantissa, exponent] = size.toExponential(digits - 1).split("e");
-      return `${minus}${Number(mantissa)}·10${superscript(Number(exponent))}`;
+      return `${minus}${Number(mantissa) === 1 ? "" : `${Number(mantissa)}·`}10${superscript(Number(exponent))}`;
     }
     return minus + String(Number(size.toPrecision(size >= 1000 ? 5 : digits)));
   }
@@ -69,7 +72,7 @@
 
   const metrics = [
     { key: "channel_error", name: "channel error", log: true,
-      help: "Error relative to each channel's own size, then the root mean square over the channels: what rows are ranked by." },
+      help: "Error relative to each channel's own size, as the root mean square over the channels. Rows are ranked by it." },
     { key: "local_error", name: "local error", log: true,
       help: "What this quantizer alone does to the float model's value r: ‖Q(r) − r‖ / ‖r‖." },
     { key: "cumulative_error", name: "cumulative error", log: true,
@@ -80,11 +83,14 @@
       help: "Signal to quantization noise. Higher is better; 6 dB are worth one bit." },
     { key: "mse", name: "mean squared error", log: true, help: "Mean of (q − x)²." },
     { key: "max_abs", name: "largest error", log: true, help: "The largest |q − x|." },
-    { key: "clipped", name: "clipped", log: true, show: percent, help: "Share of values beyond what the format can represent." },
-    { key: "zeroed", name: "rounded to zero", log: true, show: percent, help: "Share of nonzero values that became zero." },
-    { key: "kurtosis", name: "kurtosis", log: true, help: "3 for a normal distribution; large where few values are far out." },
+    { key: "clipped", name: "clipped", log: true, show: percent,
+      help: "Share of values beyond what the format can represent." },
+    { key: "zeroed", name: "rounded to zero", log: true, show: percent,
+      help: "Share of nonzero values that became zero." },
+    { key: "kurtosis", name: "kurtosis", log: true,
+      help: "3 for a normal distribution; large where few values are far out." },
     { key: "channel_imbalance", name: "channel imbalance", log: true,
-      help: "Largest |x| of any channel over that of the median channel. One scale for all suits them badly when it is large." },
+      help: "Largest |x| of any channel over that of the median channel. Where it is large, one scale suits few." },
   ];
   const columns = [
     { key: "layer", name: "layer", text: true },
@@ -128,7 +134,7 @@
       ["values observed", short(report.observed)],
     ];
     if (worst) facts.push(["worst", `${worst.layer} · ${worst.slot}`]);
-    byId("summary").append(...facts.map(([name, value]) => make("div", {}, make("dt", {}, name), make("dd", {}, value))));
+    byId("summary").append(...definitions(facts));
     if (report.nan) {
       const at = report.nan;
       const place = at.batch < 0 ? "the constant" : `batch ${at.batch}, element [${at.element.join(", ")}] of`;
@@ -241,13 +247,16 @@
 
   let sorted = { key: "channel_error", descending: true };
   const body = byId("table").tBodies[0];
+  const ordered = [...rows];
+  let found = [];
 
   function fillTable() {
     const head = byId("table").tHead.rows[0];
     for (const column of columns) {
       const button = make("button", { type: "button" }, column.name);
       button.addEventListener("click", () => sortBy(column));
-      head.append(make("th", { scope: "col", class: column.text ? "text" : undefined, "data-key": column.key }, button));
+      const kind = column.text ? "text" : undefined;
+      head.append(make("th", { scope: "col", class: kind, "data-key": column.key }, button));
     }
     const errors = rows.map((row) => numeric(row.q.channel_error)).filter((v) => Number.isFinite(v) && v > 0);
     const low = Math.log(errors.reduce((a, b) => Math.min(a, b), Infinity)) - 0.3;
@@ -257,7 +266,8 @@
       for (const column of columns) {
         const value = valueOf(row, column.key);
         if (column.key === "layer") {
-          row.element.append(make("td", { class: "text" }, make("button", { type: "button", title: row.layer }, row.layer)));
+          const button = make("button", { type: "button", title: row.layer }, row.layer);
+          row.element.append(make("td", { class: "text" }, button));
           continue;
         }
         const cell = make("td", { class: column.key === "reading" ? "text words" : column.text ? "text" : undefined },
@@ -277,20 +287,24 @@
       row.element.addEventListener("click", () => select(row));
       row.element.row = row;
     }
-    body.append(...rows.map((row) => row.element));
+    const scroll = body.closest(".scroll");
+    scroll.addEventListener("scroll", () => {
+      if (scroll.scrollTop + 2 * scroll.clientHeight > scroll.scrollHeight) attachRows();
+    });
     body.addEventListener("keydown", (event) => {
       const step = { ArrowDown: "nextElementSibling", ArrowUp: "previousElementSibling" }[event.key];
       if (!step) return;
-      let next = event.target.closest("tr")[step];
-      while (next && next.hidden) next = next[step];
+      const current = event.target.closest("tr");
+      if (current === body.lastElementChild) attachRows();
+      const next = current[step];
       if (!next) return;
       event.preventDefault();
       next.querySelector("button").focus();
       select(next.row);
     });
-    byId("filter").addEventListener("input", filterTable);
+    byId("filter").addEventListener("input", showRows);
     markSorted();
-    filterTable();
+    showRows();
   }
 
   function sortBy(column) {
@@ -305,9 +319,9 @@
     const compare = column.text
       ? (a, b) => key(a).localeCompare(key(b), "en", { numeric: true })
       : (a, b) => (key(a) === key(b) ? 0 : key(a) < key(b) ? -1 : 1);
-    const ordered = [...rows].sort((a, b) => (descending ? -1 : 1) * compare(a, b) || a.rank - b.rank);
-    body.append(...ordered.map((row) => row.element));
+    ordered.sort((a, b) => (descending ? -1 : 1) * compare(a, b) || a.rank - b.rank);
     markSorted();
+    showRows();
   }
 
   function markSorted() {
@@ -317,14 +331,19 @@
     }
   }
 
-  function filterTable() {
+  function showRows() {
     const wanted = byId("filter").value.toLowerCase();
-    let shown = 0;
-    for (const row of rows) {
-      row.element.hidden = !row.layer.toLowerCase().includes(wanted);
-      if (!row.element.hidden) ++shown;
-    }
-    byId("shown").textContent = shown === rows.length ? `${shown} rows` : `${shown} of ${rows.length} rows`;
+    found = ordered.filter((row) => row.layer.toLowerCase().includes(wanted));
+    body.replaceChildren();
+    attachRows();
+    const all = found.length === rows.length;
+    byId("shown").textContent = all ? `${rows.length} rows` : `${found.length} of ${rows.length} rows`;
+  }
+
+  /** The next rows join the table when one scrolls near its end: laying out all at once takes long. */
+  function attachRows() {
+    const from = body.rows.length;
+    body.append(...found.slice(from, from + 100).map((row) => row.element));
   }
 
   // ---- one layer
@@ -369,7 +388,8 @@
       q.scale !== undefined && ["scale", short(q.scale, 4)],
       q.scales && [`${q.scales.count} scales`, range(q.scales.low, q.scales.high)],
       q.zero_point !== undefined && ["zero point", short(q.zero_point)],
-      ["channel error", short(q.channel_error)], ["local error", short(q.local_error)], ["cumulative error", short(q.cumulative_error)],
+      ["channel error", short(q.channel_error)], ["local error", short(q.local_error)],
+      ["cumulative error", short(q.cumulative_error)],
       ["SQNR", `${short(q.sqnr_db)} dB`], ["cosine", short(q.cosine, 6)],
       ["clipped", percent(q.clipped)], ["rounded to zero", percent(q.zeroed)],
       numeric(q.mse) > 0 && ["error by clipping", percent(numeric(q.clip_error) / numeric(q.mse))],
@@ -379,10 +399,11 @@
       q.non_finite > 0 && ["NaN or Inf", short(q.non_finite)],
     ].filter(Boolean);
     part.append(make("dl", { class: "facts" },
-      ...facts.map(([name, value]) => make("div", {}, make("dt", {}, name), make("dd", {}, value)))));
+      ...definitions(facts)));
     const histogram = histogramChart(row);
-    if (histogram) part.append(chartBox(histogram, `${row.layer} ${row.slot}: histogram of float and quantized values`));
-    else {
+    if (histogram) {
+      part.append(chartBox(histogram, `${row.layer} ${row.slot}: histogram of float and quantized values`));
+    } else {
       part.append(make("p", { class: "help" },
         q.count > 0 ? "No histogram was collected for this value: --act-hist does." : "No finite value was seen."));
     }
@@ -414,7 +435,7 @@
     }
     heights.sort((a, b) => a - b);
     const top = heights[heights.length - 1];
-    const log = top > 100 * heights[heights.length >> 1];
+    const log = top > 50 * heights[heights.length >> 1];
     const floor = log ? heights[0] / 2 : 0;
     const ceiling = log ? top * 2 : top * 1.05;
     let low = Infinity;
@@ -439,8 +460,8 @@
     if (q.count > 0) marks(`data ${range(q.min, q.max)}`, [q.min, q.max], "--muted", [2, 3]);
     if (q.representable) {
       const near = q.representable.map(numeric).filter((x) => x > low - reach && x < high + reach);
-      marks(`representable ${range(...q.representable)}${near.length === 0 ? ", outside this view" : ""}`, near, "--clip",
-        [6, 4]);
+      const where = near.length === 0 ? ", outside this view" : "";
+      marks(`representable ${range(...q.representable)}${where}`, near, "--clip", [6, 4]);
       for (const x of near) {
         low = Math.min(low, x);
         high = Math.max(high, x);
@@ -457,10 +478,12 @@
         interaction: { mode: "nearest", axis: "x", intersect: false },
         scales: {
           x: { type: "linear", min: low - margin, max: high + margin, title: { display: true, text: "value" },
-            ticks: { maxTicksLimit: 8, includeBounds: false, callback: (value) => short(Number(value.toPrecision(6))) } },
+            ticks: { maxTicksLimit: 8, includeBounds: false,
+              callback: (value) => short(Number(value.toPrecision(6))) } },
           y: { type: log ? "logarithmic" : "linear", min: floor, max: ceiling,
             title: { display: true, text: `count per ${short(unit, 2)}${log ? ", log" : ""}` },
-            grid: labelledLines, ticks: log ? { autoSkip: false, includeBounds: false, callback: logTick(floor, ceiling, short) }
+            grid: labelledLines,
+            ticks: log ? { autoSkip: false, includeBounds: false, callback: logTick(floor, ceiling, short) }
               : { maxTicksLimit: 6, includeBounds: false, callback: (value) => short(value) } },
         },
         plugins: {
@@ -497,7 +520,8 @@
         scales: {
           x: { grid: { display: false }, ticks: { maxTicksLimit: 12, maxRotation: 0 }, title: { display: true,
             text: channels.group > 1 ? `channel (${channels.count} in groups of ${channels.group})` : "channel" } },
-          y: { ticks: { maxTicksLimit: 5, callback: (value) => short(value) }, title: { display: true, text: "value" } },
+          y: { title: { display: true, text: "value" },
+            ticks: { maxTicksLimit: 5, callback: (value) => short(value) } },
         },
         plugins: {
           legend: { position: "top", align: "start", labels: { boxWidth: 12, boxHeight: 6 } },
