@@ -1,5 +1,7 @@
 // The whole debug folder with histograms of activations, beside what it may cost: three forwards of the float model,
 // 15 ns for each element that a quantizer saw and 5 ms a picture.
+#include "api/debug.h"
+
 #include <fmt/core.h>
 #include <unistd.h>
 
@@ -7,7 +9,6 @@
 #include <filesystem>
 #include <random>
 
-#include "api/debug.h"
 #include "base/error.h"
 #include "bench.h"
 #include "engine/engine.h"
@@ -30,7 +31,8 @@ constexpr int64_t kBatch = 8;
 /// Noise under the name of the model's input.
 class NoiseDataset : public Dataset {
  public:
-  NoiseDataset(std::string name, Shape sample, int64_t size) : name_(std::move(name)), sample_(std::move(sample)), size_(size) {}
+  NoiseDataset(std::string name, Shape sample, int64_t size)
+      : name_(std::move(name)), sample_(std::move(sample)), size_(size) {}
 
   int64_t size() const override { return size_; }
   bool has_labels() const override { return false; }
@@ -94,12 +96,14 @@ std::pair<double, double> measure(const Model& model, const Dataset& data, size_
   for (const QuantizerDebug& quantizer : report.quantizers) {
     if (quantizer.kind == Slot::Weight || quantizer.kind == Slot::Bias) elements += quantizer.io.count;
   }
-  const double budget = kForwards * forward + kElement * static_cast<double>(elements) + kPicture * static_cast<double>(pictures);
-  fmt::print(stderr,
-             "forward {:.3f} s, {:.1f} M elements in {:.3f} s of {:.3f}, {} pictures and the page in {:.3f} s of {:.3f}\n",
-             forward, static_cast<double>(elements) / 1e6, values,
-             kForwards * forward + kElement * static_cast<double>(elements), pictures, drawing,
-             kPicture * static_cast<double>(pictures));
+  const double budget =
+      kForwards * forward + kElement * static_cast<double>(elements) + kPicture * static_cast<double>(pictures);
+  fmt::print(
+      stderr,
+      "forward {:.3f} s, {:.1f} M elements in {:.3f} s of {:.3f}, {} pictures and the page in {:.3f} s of {:.3f}\n",
+      forward, static_cast<double>(elements) / 1e6, values,
+      kForwards * forward + kElement * static_cast<double>(elements), pictures, drawing,
+      kPicture * static_cast<double>(pictures));
   return {values + drawing, budget};
 }
 

@@ -44,7 +44,10 @@ endfunction()
 # What every program of ours gets: mimalloc as its allocator (page faults dominate convolutions otherwise), and OpenMP
 # threads that do not spin long.
 function(kaon_executable target)
-  target_sources(${target} PRIVATE ${KAON_SOURCE_DIR}/short_spin.cpp)
+  if(NOT TARGET kaon_short_spin)
+    add_library(kaon_short_spin OBJECT ${KAON_SOURCE_DIR}/short_spin.cpp)
+  endif()
+  target_sources(${target} PRIVATE $<TARGET_OBJECTS:kaon_short_spin>)
   if(KAON_MIMALLOC)
     find_package(mimalloc REQUIRED CONFIG)
     target_link_options(${target} BEFORE PRIVATE -Wl,--no-as-needed)

@@ -23,8 +23,8 @@ namespace fs = std::filesystem;
 constexpr size_t kLongestName = 160;  // leaves room for what is put behind it in 255 bytes
 
 /// What the names of a report's files end in.
-constexpr const char* kEndings[] = {
-    ".weight.png", ".weight_stats.json", ".bias.png", "_histogram.png", "_absmean_ch0.png", "_absmean_ch1.png"};
+constexpr const char* kEndings[] = {".weight.png",    ".weight_stats.json", ".bias.png",
+                                    "_histogram.png", "_absmean_ch0.png",   "_absmean_ch1.png"};
 /// And those that stand once.
 constexpr const char* kOnce[] = {"summary_io_quantization_error.png",
                                  "summary_ref_input_error.png",
@@ -204,11 +204,13 @@ class Pictures {
          "mean |output - input| / |input| of the quantizer", true,
          [](const QuantizerDebug& q) { return q.mean_relative_error(); });
     bars("summary_ref_input_error.png", "The error that arrives at each quantizer",
-         "mean |input - float model| / |float model|", true,
-         [](const QuantizerDebug& q) { return q.ref_input.mean_relative_error(); });
+         "mean |input - float model| / |float model|; zeros of the float model blow it up: cumulative_error does not "
+         "mind",
+         true, [](const QuantizerDebug& q) { return q.ref_input.mean_relative_error(); });
     bars("summary_ref_output_error.png", "The error that leaves each quantizer",
-         "mean |output - float model| / |float model|", true,
-         [](const QuantizerDebug& q) { return q.ref_output.mean_relative_error(); });
+         "mean |output - float model| / |float model|; zeros of the float model blow it up: cumulative_error does not "
+         "mind",
+         true, [](const QuantizerDebug& q) { return q.ref_output.mean_relative_error(); });
     bars("summary_weight_error.png", "What quantization does to each weight",
          "mean |quantized - float| / |float| of the weight", false,
          [](const QuantizerDebug& q) { return q.mean_relative_error(); });
@@ -256,7 +258,8 @@ int64_t write_debug_folder(const DebugReport& report, const fs::path& folder, bo
   const int64_t pictures = Pictures(report, draft.path(), names).draw(progress);
   for (const DebugRow& row : report.rows) {
     if (row.slot != Slot::Weight) continue;
-    write_text(draft.path() / (names.of(row.layer) + ".weight_stats.json"), weight_stats_json(report, row).dump(1) + "\n");
+    write_text(draft.path() / (names.of(row.layer) + ".weight_stats.json"),
+               weight_stats_json(report, row).dump(1) + "\n");
   }
   write_text(draft.path() / "summary.csv", to_csv(report));
   write_html(report, draft.path() / "report.html");

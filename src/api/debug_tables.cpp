@@ -104,19 +104,15 @@ Json to_json(const DebugReport& report) {
   for (const DebugRow& row : report.rows) rows.push_back(row_json(report, row));
   Json skipped = Json::array();
   for (const Skipped& skip : report.skipped) skipped.push_back({{"layer", skip.layer}, {"reason", skip.reason}});
-  return {{"model", report.model},
-          {"scheme", report.scheme},
-          {"samples", report.samples},
-          {"quantizers", std::move(rows)},
-          {"nan", nan_json(report.nan)},
-          {"batches", report.batches},
-          {"layers", report.layers},
-          {"parameters", report.parameters},
-          {"skipped", std::move(skipped)}};
+  return {{"model", report.model},         {"scheme", report.scheme},         {"samples", report.samples},
+          {"quantizers", std::move(rows)}, {"nan", nan_json(report.nan)},     {"batches", report.batches},
+          {"layers", report.layers},       {"parameters", report.parameters}, {"skipped", std::move(skipped)}};
 }
 
 std::string to_csv(const DebugReport& report) {
-  const auto joined = [](const std::vector<std::string>& fields) { return fmt::format("{}\n", fmt::join(fields, ",")); };
+  const auto joined = [](const std::vector<std::string>& fields) {
+    return fmt::format("{}\n", fmt::join(fields, ","));
+  };
   std::string text;
   for (const DebugRow& row : report.rows) {
     std::vector<std::string> head, line;

@@ -1,13 +1,12 @@
 #include "api/debug.h"
 
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <cmath>
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <set>
-
-#include <unistd.h>
 
 #include "base/error.h"
 #include "io/npy/npy.h"
@@ -63,9 +62,13 @@ class DebugFolder : public testing::Test {
 
 TEST_F(DebugFolder, HasEveryFileOfEverySlot) {
   const DebugResult result = debug_file(call("out"));
-  std::set<std::string> expected = {"summary_io_quantization_error.png", "summary_ref_input_error.png",
-                                    "summary_ref_output_error.png", "summary_weight_error.png",
-                                    "summary.json", "summary.csv", "report.html"};
+  std::set<std::string> expected = {"summary_io_quantization_error.png",
+                                    "summary_ref_input_error.png",
+                                    "summary_ref_output_error.png",
+                                    "summary_weight_error.png",
+                                    "summary.json",
+                                    "summary.csv",
+                                    "report.html"};
   int64_t pictures = 4;
   for (const DebugRow& row : result.report.rows) {
     const std::string stem = row.layer + "." + std::string(name_of(row.slot));

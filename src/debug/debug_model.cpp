@@ -174,8 +174,8 @@ class Debugger {
       for (const Served& served : watch->quantizer().serves) {
         if (!wanted(served)) continue;
         const Layer* layer = find_layer(quantized_, served.layer);
-        report_.rows.push_back({served.layer, served.slot, layer == nullptr ? "" : layer->op,
-                                report_.quantizers.size() - 1, 0});
+        report_.rows.push_back(
+            {served.layer, served.slot, layer == nullptr ? "" : layer->op, report_.quantizers.size() - 1, 0});
       }
       made.reading = read_quantizer(made);
     }
@@ -203,9 +203,8 @@ class Debugger {
     for (const QuantizerDebug& quantizer : report_.quantizers) {
       badness.push_back(quantizer.non_finite() > 0 ? INFINITY : quantizer.channel_error());
     }
-    std::stable_sort(report_.rows.begin(), report_.rows.end(), [&](const DebugRow& a, const DebugRow& b) {
-      return badness[a.quantizer] > badness[b.quantizer];
-    });
+    std::stable_sort(report_.rows.begin(), report_.rows.end(),
+                     [&](const DebugRow& a, const DebugRow& b) { return badness[a.quantizer] > badness[b.quantizer]; });
   }
 
   const QuantizedModel& quantized_;

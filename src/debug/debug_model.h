@@ -8,10 +8,10 @@
 namespace kaon {
 
 struct DebugOptions {
-  bool act_hist = false;      ///< histograms of activations, too
-  bool nan = false;           ///< look at every value of both runs, stop at the first NaN or Inf
-  std::string layers = "*";   ///< glob: only slots of these layers
-  int64_t batch = 8;          ///< samples a run, unless the model fixes it
+  bool act_hist = false;     ///< histograms of activations, too
+  bool nan = false;          ///< look at every value of both runs, stop at the first NaN or Inf
+  std::string layers = "*";  ///< glob: only slots of these layers
+  int64_t batch = 8;         ///< samples a run, unless the model fixes it
   Progress* progress = &no_progress();
 };
 

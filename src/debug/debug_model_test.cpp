@@ -83,7 +83,8 @@ void add(Seen& seen, const Quantizer& quantizer, const Tensor& x, const Tensor& 
     Element element{x.as<float>()[at], q.as<float>()[at], r.as<float>()[at], l[at], channel, -INFINITY, INFINITY};
     const Format& f = format(quantizer.spec.format);
     if (!quantizer.params.scale.empty() && f.kind == FormatKind::Integer) {
-      const size_t tile = quantizer.params.scale.size() == 1 ? 0 : static_cast<size_t>(i / inner % shape[static_cast<size_t>(axis)]);
+      const size_t tile =
+          quantizer.params.scale.size() == 1 ? 0 : static_cast<size_t>(i / inner % shape[static_cast<size_t>(axis)]);
       const double zero = quantizer.params.zero_point.empty() ? 0 : quantizer.params.zero_point[tile];
       const double code = std::nearbyint(element.x / quantizer.params.scale[tile]) + zero;
       const bool outside = code < static_cast<double>(f.integer_min()) || code > static_cast<double>(f.integer_max());
@@ -96,7 +97,8 @@ void add(Seen& seen, const Quantizer& quantizer, const Tensor& x, const Tensor& 
 /// Groups and blocks have their limits tested in limits_test.
 bool knows_limits(const Quantizer& quantizer) {
   return !quantizer.params.scale.empty() && format(quantizer.spec.format).kind == FormatKind::Integer &&
-         (quantizer.spec.granularity == Granularity::PerTensor || quantizer.spec.granularity == Granularity::PerChannel);
+         (quantizer.spec.granularity == Granularity::PerTensor ||
+          quantizer.spec.granularity == Granularity::PerChannel);
 }
 
 void expect_close(double value, double expected, const std::string& what) {
@@ -291,7 +293,8 @@ void check_model(const Model& model, const MemoryDataset& data, const std::strin
     if (!quantizer.is_activation()) {
       const Tensor& exact = quantized.model.graph.find_initializer(quantizer.tensor)->tensor;
       const Tensor& made_of = simulated.graph.find_initializer(quantized_name(quantizer.tensor, quantizer.id))->tensor;
-      add(seen, quantizer, exact, made_of, exact, quantizer.kind == Slot::Bias ? 0 : axis_of(quantized, quantizer, exact.rank()));
+      add(seen, quantizer, exact, made_of, exact,
+          quantizer.kind == Slot::Bias ? 0 : axis_of(quantized, quantizer, exact.rank()));
     }
     for (const auto& [exact, ours] : runs) {
       if (!quantizer.is_activation()) break;

@@ -46,10 +46,10 @@ struct ChannelStats {
 /// lowest or highest value of its tile by more than half of the last step: one that rounds to the last code is not.
 struct ClipCounts {
   int64_t clipped = 0;
-  int64_t nonzero = 0;              ///< elements of x that are not 0 …
-  int64_t zeroed = 0;               ///< … and those of them that became 0
-  double clip_squared_error = 0;    ///< Σ (q - x)² over the clipped elements
-  double round_squared_error = 0;   ///< and over the others
+  int64_t nonzero = 0;             ///< elements of x that are not 0 …
+  int64_t zeroed = 0;              ///< … and those of them that became 0
+  double clip_squared_error = 0;   ///< Σ (q - x)² over the clipped elements
+  double round_squared_error = 0;  ///< and over the others
 };
 
 /// One quantizer and everything learned about it.
@@ -92,23 +92,23 @@ struct QuantizerDebug {
   static constexpr int64_t kBins = 512;
 
   double mean_relative_error() const { return io.mean_relative_error(); }  ///< mean of |q - x| / (|x| + 1e-12)
-  double clipped() const;           ///< share of all elements
-  double zeroed() const;            ///< share of the elements that are not 0
-  double clip_error() const;        ///< clip_error + round_error = mse
+  double clipped() const;                                                  ///< share of all elements
+  double zeroed() const;                                                   ///< share of the elements that are not 0
+  double clip_error() const;                                               ///< clip_error + round_error = mse
   double round_error() const;
   double kurtosis() const { return input.kurtosis(); }
-  double channel_imbalance() const; ///< largest |x| of any channel over the median channel's, dead channels aside
+  double channel_imbalance() const;  ///< largest |x| of any channel over the median channel's, dead channels aside
   /// Channels whose largest |x| is more than kOutlierFactor times the median channel's.
   std::vector<int64_t> outlier_channels() const;
-  double outlier_range() const;     ///< share of the largest |x| that no other channel needs
+  double outlier_range() const;                          ///< share of the largest |x| that no other channel needs
   double bias_shift() const { return io.mean_error(); }  ///< mean of q - x
-  double local_error() const;       ///< ‖l - r‖ / ‖r‖
-  double cumulative_error() const;  ///< ‖q - r‖ / ‖r‖
+  double local_error() const;                            ///< ‖l - r‖ / ‖r‖
+  double cumulative_error() const;                       ///< ‖q - r‖ / ‖r‖
   /// What rows are ranked by: the root of the mean over the channels of Σ (q - x)² / Σ x², each channel for itself. One
   /// loud channel hides in local_error that the others are lost, not here. Channels with less than kDeadEnergy of the
   /// median channel's Σ x² have no say.
   double channel_error() const;
-  int64_t non_finite() const;       ///< elements that are NaN or Inf in either run
+  int64_t non_finite() const;  ///< elements that are NaN or Inf in either run
 
   static constexpr double kOutlierFactor = 3;
   static constexpr double kDeadEnergy = 1e-4;
@@ -118,9 +118,9 @@ struct QuantizerDebug {
 struct DebugRow {
   std::string layer;
   Slot slot = Slot::Input;
-  std::string op;         ///< the layer's operator, "" for a node that is no layer
-  size_t quantizer = 0;   ///< index into DebugReport::quantizers
-  int64_t order = 0;      ///< place of the row in the model's order
+  std::string op;        ///< the layer's operator, "" for a node that is no layer
+  size_t quantizer = 0;  ///< index into DebugReport::quantizers
+  int64_t order = 0;     ///< place of the row in the model's order
 };
 
 struct DebugReport {

@@ -58,7 +58,8 @@ Tiling tiling_for(const Quantizer& quantizer, std::span<const int64_t> shape) {
 std::vector<Range> limits_of(const Quantizer& quantizer, FloatView values, std::span<const int64_t> shape) {
   if (has_own_scales(quantizer.spec)) return block_limits(quantizer.spec, values, shape);
   const Format& f = format(quantizer.spec.format);
-  const QuantParams chosen = quantizer.params.scale.empty() ? choose_params(values, shape, quantizer.spec) : QuantParams();
+  const QuantParams chosen =
+      quantizer.params.scale.empty() ? choose_params(values, shape, quantizer.spec) : QuantParams();
   const QuantParams& params = quantizer.params.scale.empty() ? chosen : quantizer.params;
   const double margin = margin_of(f, quantizer.spec.rounding);
   std::vector<Range> tiles;

@@ -14,8 +14,8 @@ class Limits {
   /// Where the parameters follow from the data, from those of `values`, a tensor of `shape`.
   Limits(const Quantizer& quantizer, FloatView values, std::span<const int64_t> shape);
 
-  /// Adds elements [begin, end) of the tensor, all but round_squared_error. `q` is what the quantizer made of `x`. Pairs
-  /// with a NaN or Inf are left out.
+  /// Adds elements [begin, end) of the tensor, all but round_squared_error. `q` is what the quantizer made of `x`.
+  /// Pairs with a NaN or Inf are left out.
   void count(std::span<const float> x, std::span<const float> q, int64_t begin, int64_t end, ClipCounts& counts) const;
 
  private:

@@ -34,13 +34,13 @@ void print_report(std::ostream& out, const DebugResult& result, const DebugCall&
     table.add_row({row.layer, std::string(name_of(row.slot)), quantizer.format,
                    fmt::format("{:.2f}", 100 * quantizer.channel_error()),
                    fmt::format("{:.2f}", 100 * quantizer.cumulative_error()),
-                   fmt::format("{:.1f}", quantizer.io.sqnr_db()),
-                   quantizer.reading});
+                   fmt::format("{:.1f}", quantizer.io.sqnr_db()), quantizer.reading});
   }
   table.print(out);
-  out << fmt::format("{}: {} quantizers in {} layer slots, {} samples; {} pictures, summary.json and report.html in {}\n",
-                     report.scheme, report.quantizers.size(), report.rows.size(), report.samples, result.pictures,
-                     call.output.string());
+  out << fmt::format(
+      "{}: {} quantizers in {} layer slots, {} samples; {} pictures, summary.json and report.html in {}\n",
+      report.scheme, report.quantizers.size(), report.rows.size(), report.samples, result.pictures,
+      call.output.string());
   out << fmt::format("{:.2f} s in all, peak memory {:.0f} MiB\n", result.seconds, result.peak_mb);
 }
 
@@ -58,27 +58,28 @@ void debug_verb(DebugCall& call, Context& context) {
 }  // namespace
 
 void register_debug(Registry<Verb>& verbs) {
-  verbs.add("debug",
-            {.group = "Quantization",
-             .summary = "show what quantization does to every layer, in pictures, numbers and one page",
-             .examples = {"kaon debug model.onnx --scheme w8a8 --data val.json -o debug",
-                          "kaon debug model.onnx --scheme w8a8c --input sample.npz --act-hist -o debug",
-                          "kaon debug model.onnx --config mixed.json --data val.npz --layers 'head.*' -o debug --force"},
-             .declare = [](CLI::App& app) {
-               auto call = std::make_shared<DebugCall>();
-               app.add_option("MODEL", call->model, "the .onnx file")->required();
-               app.add_option("-o,--output", call->output, "the folder to write")->required()->type_name("DIR");
-               declare_quant_flags(app, call->quant);
-               declare_data_flags(app, call->data);
-               app.add_option("--input", call->input, "inputs to debug on instead of --data")
-                   ->type_name("FILE.pt|.npz")
-                   ->excludes("--data");
-               app.add_flag("--act-hist", call->act_hist, "histograms of activations, too");
-               app.add_flag("--nan", call->nan, "stop at the first NaN or Inf and say where it is");
-               app.add_option("--layers", call->layers, "only these layers")->type_name("GLOB");
-               app.add_flag("--force", call->force, "write into a folder that is not empty");
-               return [call](Context& context) { debug_verb(*call, context); };
-             }});
+  verbs.add(
+      "debug",
+      {.group = "Quantization",
+       .summary = "show what quantization does to every layer, in pictures, numbers and one page",
+       .examples = {"kaon debug model.onnx --scheme w8a8 --data val.json -o debug",
+                    "kaon debug model.onnx --scheme w8a8c --input sample.npz --act-hist -o debug",
+                    "kaon debug model.onnx --config mixed.json --data val.npz --layers 'head.*' -o debug --force"},
+       .declare = [](CLI::App& app) {
+         auto call = std::make_shared<DebugCall>();
+         app.add_option("MODEL", call->model, "the .onnx file")->required();
+         app.add_option("-o,--output", call->output, "the folder to write")->required()->type_name("DIR");
+         declare_quant_flags(app, call->quant);
+         declare_data_flags(app, call->data);
+         app.add_option("--input", call->input, "inputs to debug on instead of --data")
+             ->type_name("FILE.pt|.npz")
+             ->excludes("--data");
+         app.add_flag("--act-hist", call->act_hist, "histograms of activations, too");
+         app.add_flag("--nan", call->nan, "stop at the first NaN or Inf and say where it is");
+         app.add_option("--layers", call->layers, "only these layers")->type_name("GLOB");
+         app.add_flag("--force", call->force, "write into a folder that is not empty");
+         return [call](Context& context) { debug_verb(*call, context); };
+       }});
 }
 
 }  // namespace kaon
