@@ -11,6 +11,8 @@ namespace kaon {
 namespace {
 
 constexpr size_t kAlignment = 64;
+/// So many samples of a batch show whether samples are kept apart.
+constexpr int64_t kProbe = 2;
 /// A slice of a batch should keep the values that one op reads and writes in the second-level cache.
 constexpr int64_t kSliceBytes = 1 << 20;
 
@@ -177,9 +179,9 @@ void add_ops(PlanGraph& graph, const Program& program, const std::vector<bool>& 
   }
 }
 
-/// How many samples of a batch to run at a time.
-int64_t slice_of(const PlanGraph& graph, int64_t batch) {
-  int64_t largest = 1;  // bytes that one sample's largest op reads and writes
+/// Bytes that one sample's largest op reads and writes.
+int64_t largest_op(const PlanGraph& graph, int64_t batch) {
+  int64_t largest = 1;
   for (const PlanOp& op : graph.ops) {
     int64_t elements = 0;
     for (const std::vector<int32_t>* ids : {&op.inputs, &op.outputs}) {
@@ -189,7 +191,7 @@ int64_t slice_of(const PlanGraph& graph, int64_t batch) {
     }
     largest = std::max(largest, elements / batch * static_cast<int64_t>(sizeof(float)));
   }
-  return std::clamp<int64_t>(kSliceBytes / largest, 1, batch);
+  return largest;
 }
 
 }  // namespace
@@ -200,24 +202,46 @@ std::vector<Value> Plans::inputs_of(const std::vector<Value>& table) const {
   return inputs;
 }
 
-Plans::Entry Plans::make_entry(std::vector<Value> table, const Hooks& hooks) {
-  Entry made;
-  const std::vector<Value> inputs = inputs_of(table);
+std::optional<PlanGraph> Plans::traced(std::vector<Value> table, const Hooks& hooks) const {
   Trace trace = trace_program(*program_, std::move(table), HookTable(*program_, hooks));
-  if (!trace.unplannable.empty()) return made;
-  made.planned = true;
+  if (!trace.unplannable.empty()) return std::nullopt;
   PlanGraph graph;
   graph.values = std::move(trace.values);
   graph.is_output.resize(graph.values.size());
   add_ops(graph, *program_, trace.step_is_static, hooks);
-  const int64_t batch = inputs.empty() || inputs[0].tensor.dim() == 0 ? 1 : inputs[0].tensor.size(0);
-  if (batch > 1 && keeps_samples_apart(*program_, graph, batch)) {
-    const int64_t slice = slice_of(graph, batch);
-    if (slice < batch) {
-      made.slice = slice;
-      return made;
-    }
+  return graph;
+}
+
+int64_t Plans::slice_for(const std::vector<Value>& table, const Hooks& hooks, int64_t batch) const {
+  const bool batched = std::ranges::all_of(program_->inputs(), [&](int32_t id) {
+    const Value& value = table[static_cast<size_t>(id)];
+    return !value.defined() || program_->is_default(id, value) ||
+           (value.tensor.dim() > 0 && value.tensor.size(0) == batch);
+  });
+  if (batch < kProbe || !batched) return batch;
+  try {
+    const std::optional<PlanGraph> probe = traced(samples_of(table, 0, kProbe), hooks);
+    if (!probe || !keeps_samples_apart(*program_, *probe, kProbe)) return batch;
+    return std::clamp<int64_t>(kSliceBytes / largest_op(*probe, kProbe), 1, batch);
+  } catch (const Error&) {
+    return batch;  // the model may be made for this very batch
   }
+}
+
+Plans::Entry Plans::make_entry(std::vector<Value> table, const Hooks& hooks) {
+  Entry made;
+  const std::vector<Value> inputs = inputs_of(table);
+  const int64_t batch = inputs.empty() || inputs[0].tensor.dim() == 0 ? 1 : inputs[0].tensor.size(0);
+  const int64_t slice = slice_for(table, hooks, batch);
+  if (slice < batch) {
+    made.planned = true;
+    made.slice = slice;
+    return made;
+  }
+  std::optional<PlanGraph> found = traced(std::move(table), hooks);
+  if (!found) return made;
+  made.planned = true;
+  PlanGraph& graph = *found;
   fuse(graph);
   Lowering::HookCalls calls;
   calls.show = [this](int32_t index, int32_t id, Value& value) {
@@ -254,18 +278,23 @@ Plans::Entry& Plans::entry(const std::vector<Value>& table, const Hooks& hooks) 
   return entries_.emplace(key, make_entry(table, hooks)).first->second;
 }
 
+std::vector<Value> Plans::samples_of(const std::vector<Value>& table, int64_t first, int64_t count) const {
+  std::vector<Value> part = table;
+  for (const int32_t id : program_->inputs()) {
+    Value& value = part[static_cast<size_t>(id)];
+    const bool is_default = program_->is_default(id, value);
+    if (value.defined() && !is_default) value.tensor = value.tensor.narrow(0, first, count);
+  }
+  return part;
+}
+
 std::vector<Value> Plans::run_slices(const std::vector<Value>& table, const Hooks& hooks, int64_t slice) {
   const std::vector<Value> inputs = inputs_of(table);
   const int64_t batch = inputs[0].tensor.size(0);
   std::vector<Value> outputs;
   for (int64_t begin = 0; begin < batch; begin += slice) {
     const int64_t count = std::min(slice, batch - begin);
-    std::vector<Value> part = table;
-    for (const int32_t id : program_->inputs()) {
-      Value& value = part[static_cast<size_t>(id)];
-      const bool is_default = program_->is_default(id, value);
-      if (value.defined() && !is_default) value.tensor = value.tensor.narrow(0, begin, count);
-    }
+    const std::vector<Value> part = samples_of(table, begin, count);
     const std::vector<Value> results = entry(part, hooks).plan->run(inputs_of(part));
     for (size_t i = 0; i < results.size(); ++i) {
       if (outputs.size() <= i) {

@@ -1,5 +1,6 @@
 #pragma once
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -43,6 +44,12 @@ class Plans {
   };
   Entry& entry(const std::vector<Value>& table, const Hooks& hooks);
   Entry make_entry(std::vector<Value> table, const Hooks& hooks);
+  /// What the plan is made of; nothing where shapes depend on the data.
+  std::optional<PlanGraph> traced(std::vector<Value> table, const Hooks& hooks) const;
+  /// Samples to run at a time; `batch` where they cannot be run apart.
+  int64_t slice_for(const std::vector<Value>& table, const Hooks& hooks, int64_t batch) const;
+  /// The table with `count` samples of the batch.
+  std::vector<Value> samples_of(const std::vector<Value>& table, int64_t first, int64_t count) const;
   std::vector<Value> run_slices(const std::vector<Value>& table, const Hooks& hooks, int64_t slice);
   std::vector<Value> inputs_of(const std::vector<Value>& table) const;
 
