@@ -52,7 +52,11 @@ class Findings {
   }
 
   /// One range for many channels: then they compete for it.
-  bool shares_range() const { return quantizer_.scale.size() == 1 || (quantizer_.dynamic && quantizer_.scale.empty()); }
+  bool shares_range() const {
+    const Format& f = format(quantizer_.format);
+    if (f.kind == FormatKind::Block || is_cast(f)) return false;
+    return quantizer_.scale.size() == 1 || (quantizer_.dynamic && quantizer_.scale.empty());
+  }
 
   void non_finite() {
     if (quantizer_.non_finite() > 0) say("{} values are NaN or Inf", quantizer_.non_finite());

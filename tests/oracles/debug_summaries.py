@@ -71,8 +71,8 @@ def compare(kaon, dump, path, shape, samples, batch, scheme, folder, failures):
     np.savez(data, **{name: rng.uniform(-1, 1, (samples, *shape)).astype(np.float32)})
     out = os.path.join(folder, scheme)
     subprocess.run([dump, path, data, str(batch), out, scheme], check=True)
-    subprocess.run([kaon, "debug", path, "--scheme", scheme, "--data", data, "--batch", str(batch), "-o", out + "_debug", "-q"],
-                   check=True, stdout=subprocess.DEVNULL)
+    subprocess.run([kaon, "debug", path, "--scheme", scheme, "--data", data, "--batch", str(batch),
+                    "-o", out + "_debug", "-q"], check=True, stdout=subprocess.DEVNULL)
     summary = json.load(open(os.path.join(out + "_debug", "summary.json")))
     rows = {row["id"]: row for row in summary["quantizers"]}
     plan = json.load(open(os.path.join(out, "plan.json")))
@@ -81,7 +81,8 @@ def compare(kaon, dump, path, shape, samples, batch, scheme, folder, failures):
         failures.append(f"{scheme}: {len(rows)} quantizers in summary.json, {len(plan)} in the model")
         return 0
     batches = (samples + batch - 1) // batch
-    exact = [float_values(path, [row["tensor"] for row in plan], {name: values[f"{b}:in:{name}"]}) for b in range(batches)]
+    tensors = [quantizer["tensor"] for quantizer in plan]
+    exact = [float_values(path, tensors, {name: values[f"{b}:in:{name}"]}) for b in range(batches)]
     compared = 0
     for quantizer in plan:
         row = rows[quantizer["id"]]
