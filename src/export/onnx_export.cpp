@@ -67,7 +67,9 @@ void note_runtime(Exporter& exporter) {
 
 }  // namespace onnx_export
 
-Exported export_onnx(const QuantizedModel& quantized, const ExportOptions& options) {
+Exported export_onnx(const QuantizedModel& given, const ExportOptions& options) {
+  QuantizedModel quantized = given;
+  quantized.model = adjusted_model(given);
   onnx_export::Exporter exporter(quantized, options);
   for (const Quantizer& quantizer : quantized.quantizers) {
     if (quantizer.enabled && !quantizer.calibrated()) {

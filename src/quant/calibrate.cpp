@@ -153,7 +153,7 @@ void calibrate_biases(QuantizedModel& quantized) {
     const std::string& layer = quantizer.serves.front().layer;
     QuantParams& weight = at_slot(quantized, layer, Slot::Weight).params;
     const float input_scale = at_slot(quantized, layer, Slot::Input).params.scale.front();
-    const Tensor& bias = quantized.model.graph.find_initializer(quantizer.tensor)->tensor;
+    const Tensor& bias = constant_of(quantized, quantizer.tensor);
     const std::span<const float> values = bias.as<float>();
     for (size_t i = 0; i < values.size(); ++i) {
       float& scale = weight.scale[weight.scale.size() == 1 ? 0 : i];

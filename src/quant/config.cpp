@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "base/keys.h"
+#include "quant/algorithm.h"
 #include "quant/observer.h"
 #include "quant/schemes.h"
 
@@ -28,6 +29,13 @@ void expect_object(const Json& value, const std::vector<std::string>& known, con
 std::string get_string(const Json& value, const std::string& where) {
   if (!value.is_string()) fail(ErrorCode::InvalidConfig, where, "must be a string, is {}", value.dump());
   return value.get<std::string>();
+}
+
+std::vector<std::string> get_strings(const Json& value, const std::string& where) {
+  if (!value.is_array()) fail(ErrorCode::InvalidConfig, where, "must be a list of strings, is {}", value.dump());
+  std::vector<std::string> items;
+  for (const Json& item : value) items.push_back(get_string(item, where));
+  return items;
 }
 
 bool get_bool(const Json& value, const std::string& where) {
@@ -165,7 +173,7 @@ const SlotRule& LayerRule::at(Slot slot) const {
 SlotRule& LayerRule::at(Slot slot) { return const_cast<SlotRule&>(std::as_const(*this).at(slot)); }
 
 Config parse_config(const Json& document, const std::string& where) {
-  expect_object(document, {"scheme", "global", "by_type", "by_name", "exclude"}, where);
+  expect_object(document, {"scheme", "global", "by_type", "by_name", "exclude", "algorithms"}, where);
   Config config;
   if (document.contains("scheme")) {
     const std::string here = at_key(where, "scheme");
@@ -185,10 +193,16 @@ Config parse_config(const Json& document, const std::string& where) {
   }
   if (document.contains("by_type")) config.by_type = parse_rules(document["by_type"], at_key(where, "by_type"));
   if (document.contains("by_name")) config.by_name = parse_rules(document["by_name"], at_key(where, "by_name"));
-  if (document.contains("exclude")) {
-    const std::string here = at_key(where, "exclude");
-    if (!document["exclude"].is_array()) fail(ErrorCode::InvalidConfig, here, "must be a list of layer names or globs");
-    for (const Json& item : document["exclude"]) config.exclude.push_back(get_string(item, here));
+  if (document.contains("exclude")) config.exclude = get_strings(document["exclude"], at_key(where, "exclude"));
+  if (document.contains("algorithms")) {
+    const std::string here = at_key(where, "algorithms");
+    config.algorithms = get_strings(document["algorithms"], here);
+    for (const std::string& name : config.algorithms) {
+      if (algorithms().find(name) == nullptr) {
+        fail(ErrorCode::InvalidConfig, here, "unknown algorithm '{}'; known are {}", name,
+             fmt::join(algorithms().names(), ", "));
+      }
+    }
   }
   return config;
 }
@@ -231,6 +245,7 @@ Json to_json(const Config& config) {
   if (!config.by_type.empty()) json["by_type"] = to_json(config.by_type);
   if (!config.by_name.empty()) json["by_name"] = to_json(config.by_name);
   if (!config.exclude.empty()) json["exclude"] = config.exclude;
+  if (!config.algorithms.empty()) json["algorithms"] = config.algorithms;
   return json;
 }
 

@@ -73,13 +73,14 @@ struct Config {
   std::vector<std::pair<std::string, LayerRule>> by_type;  ///< operator -> rule: "Conv", "Gather"
   std::vector<std::pair<std::string, LayerRule>> by_name;  ///< glob on layer names -> rule; the last match wins
   std::vector<std::string> exclude;                        ///< globs on layer names; these stay float
+  std::vector<std::string> algorithms;                     ///< see quant/algorithm.h; run in this order
 
   bool operator==(const Config&) const = default;
 };
 
 /// Reads a config: `{"scheme": "w8a8c", "global": {"weight": {...}, "input": null}, "by_type": {...}, "by_name": {...},
-/// "exclude": [...]}`; every key is optional. `where` names the source in errors. Throws InvalidConfig with the
-/// nearest known key where one is unknown.
+/// "exclude": [...], "algorithms": [...]}`; every key is optional. `where` names the source in errors. Throws
+/// InvalidConfig with the nearest known key where one is unknown.
 Config parse_config(const nlohmann::ordered_json& document, const std::string& where);
 Config read_config(const std::string& path);
 

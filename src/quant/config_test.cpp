@@ -25,7 +25,7 @@ TEST(Config, EveryKeyIsRead) {
                "input": {"format": "mxfp4", "block_scale": "floor", "dynamic": true}, "output": null},
     "by_type": {"Conv": {"weight": {"format": "int8"}}},
     "by_name": {"layer1.*": {"input": null}},
-    "exclude": ["fc"]})");
+    "exclude": ["fc"], "algorithms": ["bias_correction"]})");
   const Spec& weight = *config.global.weight.spec;
   EXPECT_EQ(weight.format, "int4");
   EXPECT_EQ(weight.granularity, Granularity::PerGroup);
@@ -44,6 +44,7 @@ TEST(Config, EveryKeyIsRead) {
   EXPECT_EQ(config.by_type.at(0).first, "Conv");
   EXPECT_TRUE(config.by_name.at(0).second.input.given);
   EXPECT_EQ(config.exclude, std::vector<std::string>{"fc"});
+  EXPECT_EQ(config.algorithms, std::vector<std::string>{"bias_correction"});
 }
 
 TEST(Config, ASchemeIsTheBaseOfItsGlobalRule) {
@@ -78,6 +79,8 @@ TEST(Config, ErrorsNameTheKeyAndWhatIsNear) {
                 .find("unknown observer 'min_mox'"),
             std::string::npos);
   EXPECT_NE(error_in(R"({"global": {"weight": {}}})").find("names no format"), std::string::npos);
+  EXPECT_EQ(error_in(R"({"algorithms": ["bias"]})"),
+            "c.json: algorithms: unknown algorithm 'bias'; known are bias_correction");
   EXPECT_NE(error_in("[]").find("must be an object"), std::string::npos);
 }
 

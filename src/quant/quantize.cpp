@@ -5,6 +5,7 @@
 #include "base/error.h"
 #include "engine/engine.h"
 #include "graph/pass.h"
+#include "quant/algorithm.h"
 #include "quant/placement.h"
 
 namespace kaon {
@@ -43,6 +44,12 @@ QuantizedModel quantize(Model model, const Config& config, const Dataset* calibr
   }
   calibrate_weights(quantized, settings);
   if (learner != quantized.quantizers.end()) calibrate_activations(quantized, *calibration, settings);
+  for (const std::string& name : config.algorithms) {
+    if (calibration == nullptr) {
+      fail(ErrorCode::InvalidConfig, name, "this algorithm works on data; give calibration data");
+    }
+    algorithms().get(name).run(quantized, *calibration, settings);
+  }
   calibrate_biases(quantized);
   return quantized;
 }

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 
 #include "engine/engine.h"
@@ -163,6 +164,32 @@ TEST(Quantize, AGroupSizeThatDoesNotDivideIsHandled) {
   EXPECT_EQ(quantized.find("fc", Slot::Weight)->params.scale.size(), 8U);  // 4 rows of 10 + 6
   const MemoryDataset data = residual_data();
   EXPECT_GT(sqnr(run(simulate(quantized), data), run(residual_network(), data)), 12);
+}
+
+TEST(Quantize, BiasCorrectionTakesTheMeanErrorOfALayerBack) {
+  Model model = make_model(
+      {make_node("Conv", {"x", "w", "b"}, {"y"}, {{"pads", std::vector<int64_t>{1, 1, 1, 1}, {}}})},
+      {random_constant("w", {8, 16, 3, 3}, 1), random_constant("b", {8}, 2)}, {make_value("x", {0, 16, 6, 6})}, {"y"});
+  model.graph.inputs[0].shape->front() = {std::nullopt, "N"};
+  std::vector<float> values = random_values(20 * 16 * 36, 7);
+  for (float& value : values) value = std::fabs(value);  // as behind a Relu: their mean is not zero
+  const MemoryDataset data({20, 16, 6, 6}, values);
+  Config config = scheme_config("w4c");
+  const auto mean_errors = [&] {
+    const QuantizedModel quantized = quantize(model, config, &data);
+    const std::vector<float> exact = run(quantized.model, data), small = run(simulate(quantized), data);
+    std::vector<double> means(8);
+    for (size_t i = 0; i < exact.size(); ++i) means[i / 36 % 8] += small[i] - exact[i];
+    for (double& mean : means) mean = std::fabs(mean / (20 * 36));
+    return means;
+  };
+  const std::vector<double> before = mean_errors();
+  config.algorithms = {"bias_correction"};
+  const std::vector<double> after = mean_errors();
+  EXPECT_GT(*std::max_element(before.begin(), before.end()), 0.05);
+  EXPECT_LT(*std::max_element(after.begin(), after.end()), 1e-5);
+  EXPECT_EQ(run(quantize(model, config, &data).model, data), run(model, data)) << "the float model stays the reference";
+  EXPECT_NE(error_of(ErrorCode::InvalidConfig, [&] { quantize(model, config); }).find("data"), std::string::npos);
 }
 
 TEST(Describe, NamesLayersQuantizersAndRanges) {

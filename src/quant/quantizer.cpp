@@ -40,4 +40,15 @@ const Quantizer* QuantizedModel::find(const std::string& layer, Slot slot) const
   return nullptr;
 }
 
+const Tensor& constant_of(const QuantizedModel& quantized, const std::string& name) {
+  const auto found = quantized.adjusted.find(name);
+  return found != quantized.adjusted.end() ? found->second : quantized.model.graph.find_initializer(name)->tensor;
+}
+
+Model adjusted_model(const QuantizedModel& quantized) {
+  Model model = quantized.model;
+  for (const auto& [name, tensor] : quantized.adjusted) model.graph.find_initializer(name)->tensor = tensor;
+  return model;
+}
+
 }  // namespace kaon

@@ -71,11 +71,19 @@ struct QuantizedModel {
   std::vector<Skipped> skipped;
   Config config;
   CalibrationReport calibration;
+  /// Constants that algorithms changed, by name; the quantized model has them in the place of the float model's.
+  TensorMap adjusted;
 
   /// Names of the layers that have at least one quantizer.
   std::vector<std::string> quantized_layers() const;
   /// The quantizer that serves this slot, or nullptr.
   const Quantizer* find(const std::string& layer, Slot slot) const;
 };
+
+/// A constant of the quantized model before it is quantized: as adjusted, else as in the float model.
+const Tensor& constant_of(const QuantizedModel& quantized, const std::string& name);
+
+/// The float model with the adjusted constants.
+Model adjusted_model(const QuantizedModel& quantized);
 
 }  // namespace kaon

@@ -118,7 +118,7 @@ Strategy strategy_of(const LayerRule& rule) {
 
 bool needs_calibration(const Config& config) {
   const auto asks = [](const LayerRule& rule) { return strategy_of(rule) == Strategy::Static; };
-  if (asks(config.global)) return true;
+  if (asks(config.global) || !config.algorithms.empty()) return true;
   for (const auto& [type, rule] : config.by_type) {
     if (asks(rule)) return true;
   }

@@ -31,7 +31,7 @@ Config scheme_config(const std::string& name);
 
 /// How a rule works: does it quantize activations, and are their ranges learned from data?
 Strategy strategy_of(const LayerRule& rule);
-/// Whether any rule of `config` asks for a range that must be calibrated.
+/// Whether `config` asks for data: a range that must be calibrated, or an algorithm.
 bool needs_calibration(const Config& config);
 
 /// The integer types of static int8, activations then weights.

@@ -22,7 +22,7 @@ bool takes_name(const Graph& graph, const Quantizer& quantizer) {
 
 class Simulation {
  public:
-  explicit Simulation(const QuantizedModel& quantized) : quantized_(quantized), model_(quantized.model) {}
+  explicit Simulation(const QuantizedModel& quantized) : quantized_(quantized), model_(adjusted_model(quantized)) {}
 
   Model run() {
     model_.opsets[kKaon] = 1;
@@ -49,7 +49,7 @@ class Simulation {
 
   /// A weight or bias with its quantized values; the float one stays where others read it.
   void constant(const Quantizer& quantizer) {
-    const Tensor& exact = quantized_.model.graph.find_initializer(quantizer.tensor)->tensor;
+    const Tensor& exact = constant_of(quantized_, quantizer.tensor);
     std::vector<float> values(static_cast<size_t>(exact.size()));
     quantizer.apply(exact.as<float>(), values, exact.shape());
     const std::string name = quantized_name(quantizer.tensor, quantizer.id);

@@ -131,7 +131,7 @@ def compare_top1(kaon, model, schemes, calibration, x, labels, slack, work, opti
         running = optimised(f"{work}/t.onnx")
         y = np.concatenate([running.run(None, {name: x[i:i + 8]})[0] for i in range(0, len(x), 8)])
         fast = np.mean(y.argmax(1) == labels)
-        check(abs(simulated - plain) <= slack and abs(fast - plain) <= optimised_slack,
+        check(abs(simulated - plain) <= slack + 1e-9 and abs(fast - plain) <= optimised_slack + 1e-9,
               f"{stem} {scheme}: top-1 {simulated:.4f} simulated, {plain:.4f} in ONNX Runtime, {fast:.4f} optimised")
 
 
@@ -229,8 +229,9 @@ def main():
         for stem in ("resnet20", "resnet56", "resnet8") if full else ("resnet20",):
             path = next(p for p in models.find_models([root]) if os.path.basename(p).startswith(stem + "_"))
             images = x if stem != "resnet8" else cifar_raw(batch, len(x))
-            compare_top1(kaon, path, RUNNABLE if full else ["w8a8c", "w4g32"], images[:100], images, labels, 0.001,
-                         work, 0.005)
+            # 0.1 points of 10,000 images; of 1000 that is one image, and two may flip by chance.
+            compare_top1(kaon, path, RUNNABLE if full else ["w8a8c", "w4g32"], images[:100], images, labels,
+                         0.001 if full else 0.002, work, 0.005)
         for stem in ("resnet20", "resnet56"):
             compare_static(kaon, f"{root}/{stem}_cifar10_fp32.onnx", calibration, x, labels, 0.003, work, 0.35)
         calibration, _ = imagenet(f"{data}/imagenet", "calib", 50)
