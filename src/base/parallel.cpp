@@ -4,7 +4,7 @@
 
 #include <algorithm>
 #include <exception>
-#include <mutex>
+#include <vector>
 
 #include "base/error.h"
 #include "base/parallel_backend.h"
@@ -46,8 +46,7 @@ void parallel_for(int64_t begin, int64_t end, int64_t grain, const std::function
     body(begin, end);
     return;
   }
-  std::exception_ptr error;
-  std::mutex error_mutex;
+  std::vector<std::exception_ptr> errors(static_cast<size_t>(pieces));
   run_pieces(static_cast<int>(pieces), [&](int piece) {
     const int64_t first = begin + grains * piece / pieces * grain;
     const int64_t last = std::min(end, begin + grains * (piece + 1) / pieces * grain);
@@ -55,12 +54,13 @@ void parallel_for(int64_t begin, int64_t end, int64_t grain, const std::function
     try {
       body(first, last);
     } catch (...) {
-      const std::lock_guard lock(error_mutex);
-      if (!error) error = std::current_exception();
+      errors[static_cast<size_t>(piece)] = std::current_exception();
     }
     inside_parallel = false;
   });
-  if (error) std::rethrow_exception(error);
+  for (const std::exception_ptr& error : errors) {
+    if (error) std::rethrow_exception(error);
+  }
 }
 
 }  // namespace kaon

@@ -11,8 +11,8 @@ void set_thread_count(int count);
 
 /// Calls body(begin, end) on disjoint pieces that cover [begin, end). A piece starts at a multiple of `grain` from
 /// `begin`, and at most thread_count() pieces are made, so a range of up to `grain` runs on the calling thread.
-/// The first exception a piece throws is rethrown here. Nested calls run on the calling thread.
-/// Runs on OpenMP (the pool that libtorch and oneDNN use), or on std::thread where KAON_THREADS=std.
+/// Where pieces throw, the exception of the first of them in the range is rethrown. Nested calls run on the calling
+/// thread. Runs on OpenMP (the pool that libtorch and oneDNN use), or on std::thread where KAON_THREADS=std.
 void parallel_for(int64_t begin, int64_t end, int64_t grain, const std::function<void(int64_t, int64_t)>& body);
 
 }  // namespace kaon

@@ -16,7 +16,7 @@ namespace fs = std::filesystem;
 namespace {
 
 enum class Color { Rgb, Bgr, Gray };
-enum class Layout { Nchw, Nhwc };
+enum class PixelLayout { Nchw, Nhwc };
 
 }  // namespace
 
@@ -28,9 +28,10 @@ struct EnumNames<Color> {
 };
 
 template <>
-struct EnumNames<Layout> {
+struct EnumNames<PixelLayout> {
   static constexpr std::string_view kKind = "layout";
-  static constexpr std::pair<std::string_view, Layout> kAll[] = {{"nchw", Layout::Nchw}, {"nhwc", Layout::Nhwc}};
+  static constexpr std::pair<std::string_view, PixelLayout> kAll[] = {{"nchw", PixelLayout::Nchw},
+                                                                      {"nhwc", PixelLayout::Nhwc}};
 };
 
 namespace {
@@ -40,13 +41,13 @@ constexpr int64_t kMostSide = 1 << 15;
 /// What happens to an image between its file and the model.
 struct Preprocessing {
   Color color = Color::Rgb;
-  Layout layout = Layout::Nchw;
+  PixelLayout layout = PixelLayout::Nchw;
   int64_t resize = 0;  ///< the shorter side; 0 leaves the size
   int64_t crop = 0;    ///< a centred square; 0 leaves all
 
   int64_t channels() const { return color == Color::Gray ? 1 : 3; }
   Shape sample(int64_t height, int64_t width) const {
-    if (layout == Layout::Nchw) return {channels(), height, width};
+    if (layout == PixelLayout::Nchw) return {channels(), height, width};
     return {height, width, channels()};
   }
 };
@@ -151,7 +152,7 @@ void ImageFolder::write_values(const Image& image, float* out) const {
   const int64_t channels = image.channels, pixels = image.width * image.height;
   for (int64_t c = 0; c < channels; ++c) {
     const uint8_t* in = image.pixels.data() + (steps_.color == Color::Bgr ? channels - 1 - c : c);
-    if (steps_.layout == Layout::Nchw) {
+    if (steps_.layout == PixelLayout::Nchw) {
       values_.convert(in, channels, c, out + c * pixels, 1, pixels);
     } else {
       values_.convert(in, channels, c, out + c, channels, pixels);
@@ -213,7 +214,7 @@ std::unique_ptr<Dataset> open_images(const Description& description, const std::
   description.check_keys(with_common_keys({"images", "labels", "resize", "crop", "color", "layout"}));
   const std::string& where = description.where();
   const Preprocessing steps{.color = enum_value<Color>(description.text("color", "rgb"), where),
-                            .layout = enum_value<Layout>(description.text("layout", "nchw"), where),
+                            .layout = enum_value<PixelLayout>(description.text("layout", "nchw"), where),
                             .resize = description.integer("resize", 0, 1, kMostSide),
                             .crop = description.integer("crop", 0, 1, kMostSide)};
   if (steps.resize > 0 && steps.crop > steps.resize) {

@@ -41,7 +41,7 @@ Lowered Lowering::run() {
     int32_t slot = -1;
     if (read) {
       slot = new_slot(id, static_cast<size_t>(stored_bytes(facts(id).type, element_count(facts(id).shape))),
-                      Slot::Kind::External);
+                      PlanSlot::Kind::External);
       add_form(id, is_float(id) ? plain_desc(facts(id).shape) : Desc(), slot);
     }
     out_.inputs.push_back(slot);
@@ -115,8 +115,8 @@ void Lowering::lower(const PlanOp& op) {
   post_ops_apart(op, value, false);
 }
 
-int32_t Lowering::new_slot(int32_t value, size_t bytes, Slot::Kind kind) {
-  Slot slot;
+int32_t Lowering::new_slot(int32_t value, size_t bytes, PlanSlot::Kind kind) {
+  PlanSlot slot;
   slot.kind = kind;
   slot.bytes = bytes;
   slot.root = static_cast<int32_t>(out_.slots.size());
@@ -128,7 +128,7 @@ int32_t Lowering::new_slot(int32_t value, size_t bytes, Slot::Kind kind) {
 }
 
 int32_t Lowering::alias_slot(int32_t value, int32_t other) {
-  Slot slot = out_.slots[static_cast<size_t>(other)];
+  PlanSlot slot = out_.slots[static_cast<size_t>(other)];
   slot.shape = facts(value).shape;
   slot.first = slot.last = -1;
   holders_[slot.root].push_back(value);
@@ -140,7 +140,7 @@ int32_t Lowering::alias_slot(int32_t value, int32_t other) {
 void Lowering::add_form(int32_t value, const Desc& desc, int32_t slot) { state(value).forms.push_back({desc, slot}); }
 
 int32_t Lowering::define(int32_t value, const Desc& desc) {
-  const int32_t slot = new_slot(value, desc.get_size(), Slot::Kind::Arena);
+  const int32_t slot = new_slot(value, desc.get_size(), PlanSlot::Kind::Arena);
   add_form(value, desc, slot);
   return slot;
 }
@@ -149,7 +149,7 @@ int32_t Lowering::define_plain(int32_t value) {
   if (is_float(value)) return define(value, plain_desc(facts(value).shape));
   const int32_t slot = new_slot(
       value, static_cast<size_t>(element_count(facts(value).shape)) * c10::elementSize(carrier(facts(value).type)),
-      Slot::Kind::Arena);
+      PlanSlot::Kind::Arena);
   add_form(value, Desc(), slot);
   return slot;
 }
@@ -175,7 +175,7 @@ int32_t Lowering::request(int32_t value, const Desc& desc) {
   if (const Form* form = find_form(value, desc)) return form->slot;
   if (facts(value).is_static) {
     const dnnl::memory memory = constant_memory(facts(value).constant.tensor, desc);
-    const int32_t slot = new_slot(value, desc.get_size(), Slot::Kind::Constant);
+    const int32_t slot = new_slot(value, desc.get_size(), PlanSlot::Kind::Constant);
     out_.constants.push_back(memory);
     out_.slots[static_cast<size_t>(slot)].value = {
         at::from_blob(memory.get_data_handle(), {static_cast<int64_t>(desc.get_size() / sizeof(float))}, at::kFloat),
@@ -199,7 +199,7 @@ int32_t Lowering::request_plain(int32_t value) {
         (!is_float(value) || state(value).forms.front().desc == plain_desc(facts(value).shape))) {
       return state(value).forms.front().slot;
     }
-    const int32_t slot = new_slot(value, 0, Slot::Kind::Constant);
+    const int32_t slot = new_slot(value, 0, PlanSlot::Kind::Constant);
     out_.slots[static_cast<size_t>(slot)].value = facts(value).constant;
     state(value).forms.insert(state(value).forms.begin(),
                               {is_float(value) ? plain_desc(facts(value).shape) : Desc(), slot});
@@ -228,7 +228,7 @@ void Lowering::materialise(int32_t value, const Desc& desc) {
 
 bool Lowering::may_overwrite(int32_t slot, const PlanOp& op) const {
   const int32_t root = out_.slots[static_cast<size_t>(slot)].root;
-  if (out_.slots[static_cast<size_t>(root)].kind != Slot::Kind::Arena) return false;
+  if (out_.slots[static_cast<size_t>(root)].kind != PlanSlot::Kind::Arena) return false;
   const auto reads = [&](int32_t id) {
     return std::find(op.inputs.begin(), op.inputs.end(), id) != op.inputs.end() ||
            std::any_of(op.post.begin(), op.post.end(), [&](const PostOp& post) { return post.operand == id; });
@@ -239,7 +239,7 @@ bool Lowering::may_overwrite(int32_t slot, const PlanOp& op) const {
 }
 
 void Lowering::touch(int32_t slot) {
-  Slot& root = out_.slots[static_cast<size_t>(out_.slots[static_cast<size_t>(slot)].root)];
+  PlanSlot& root = out_.slots[static_cast<size_t>(out_.slots[static_cast<size_t>(slot)].root)];
   const auto now = static_cast<int64_t>(out_.actions.size());
   if (root.first < 0) root.first = now;
   root.last = std::max(root.last, now);
@@ -271,7 +271,7 @@ void Lowering::lower_aten(const PlanOp& op, const std::vector<int32_t>& outputs)
       writes.push_back(-1);
       continue;
     }
-    const int32_t slot = new_slot(id, 0, Slot::Kind::External);
+    const int32_t slot = new_slot(id, 0, PlanSlot::Kind::External);
     add_form(id, is_float(id) ? plain_desc(facts(id).shape) : Desc(), slot);
     touch(slot);
     writes.push_back(slot);

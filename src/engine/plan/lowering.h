@@ -33,7 +33,7 @@ class PackedWeights {
 
 /// What lowering hands to the plan.
 struct Lowered {
-  std::vector<Slot> slots;
+  std::vector<PlanSlot> slots;
   std::vector<std::unique_ptr<Action>> actions;
   std::vector<int32_t> inputs;   ///< by the program's inputs; -1 where nobody reads it
   std::vector<int32_t> outputs;  ///< by the program's outputs
@@ -80,7 +80,7 @@ class Lowering {
   static const std::map<std::string, Rule, std::less<>>& rules();
 
   // Slots and layouts (lowering.cpp)
-  int32_t new_slot(int32_t value, size_t bytes, Slot::Kind kind);
+  int32_t new_slot(int32_t value, size_t bytes, PlanSlot::Kind kind);
   int32_t alias_slot(int32_t value, int32_t root);
   /// Gives `value` a slot of its own in `desc`.
   int32_t define(int32_t value, const Desc& desc);

@@ -34,15 +34,15 @@ Plan::Plan(Lowered lowered) : lowered_(std::move(lowered)), stream_(dnnl_cpu()),
   place_slots();
   release_.resize(lowered_.actions.size());
   for (size_t i = 0; i < count; ++i) {
-    Slot& slot = lowered_.slots[i];
+    PlanSlot& slot = lowered_.slots[i];
     const auto root = static_cast<size_t>(slot.root);
     runtime_.shapes.push_back(slot.shape);
-    if (slot.kind == Slot::Kind::External) {
+    if (slot.kind == PlanSlot::Kind::External) {
       if (root != i) runtime_.aliases[root].push_back(static_cast<int32_t>(i));
       const int64_t last = lowered_.slots[root].last;
       if (last >= 0 && last < std::ssize(release_))
         release_[static_cast<size_t>(last)].push_back(static_cast<int32_t>(i));
-    } else if (slot.kind == Slot::Kind::Constant) {
+    } else if (slot.kind == PlanSlot::Kind::Constant) {
       runtime_.pointers[i] = slot.value.tensor.data_ptr();
       runtime_.values[i] = slot.value;
     } else {
@@ -57,8 +57,8 @@ Plan::Plan(Lowered lowered) : lowered_(std::move(lowered)), stream_(dnnl_cpu()),
 void Plan::place_slots() {
   std::vector<size_t> order;
   for (size_t i = 0; i < lowered_.slots.size(); ++i) {
-    const Slot& slot = lowered_.slots[i];
-    if (slot.kind == Slot::Kind::Arena && slot.root == static_cast<int32_t>(i)) order.push_back(i);
+    const PlanSlot& slot = lowered_.slots[i];
+    if (slot.kind == PlanSlot::Kind::Arena && slot.root == static_cast<int32_t>(i)) order.push_back(i);
   }
   std::stable_sort(order.begin(), order.end(),
                    [&](size_t a, size_t b) { return lowered_.slots[a].bytes > lowered_.slots[b].bytes; });
@@ -70,7 +70,7 @@ void Plan::place_slots() {
   std::vector<size_t> offsets(lowered_.slots.size());
   size_t total = 0;
   for (const size_t i : order) {
-    const Slot& slot = lowered_.slots[i];
+    const PlanSlot& slot = lowered_.slots[i];
     const size_t bytes = aligned(std::max<size_t>(slot.bytes, 1));
     std::vector<Placed> alive;
     for (const Placed& other : placed) {
@@ -104,7 +104,7 @@ std::vector<Value> Plan::run(const std::vector<Value>& inputs) {
   std::vector<Value> outputs;
   for (const int32_t slot : lowered_.outputs) {
     const Value& value = runtime_.values[static_cast<size_t>(slot)];
-    const bool own = lowered_.slots[static_cast<size_t>(slot)].kind == Slot::Kind::External;
+    const bool own = lowered_.slots[static_cast<size_t>(slot)].kind == PlanSlot::Kind::External;
     outputs.push_back({own ? value.tensor : value.tensor.clone(), value.type});
   }
   return outputs;

@@ -8,7 +8,7 @@
 namespace kaon {
 
 /// Where the bytes of a value (in one layout) lie during a run.
-struct Slot {
+struct PlanSlot {
   enum class Kind {
     Arena,     ///< planned memory, reused when the value is dead
     Constant,  ///< static; `value` or the plan owns it
