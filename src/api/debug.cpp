@@ -1,11 +1,11 @@
 #include "api/debug.h"
 
-#include <chrono>
 #include <cstdlib>
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
 #include "base/memory_usage.h"
+#include "base/stopwatch.h"
 #include "data/dataset.h"
 #include "io/onnx/onnx.h"
 
@@ -26,12 +26,10 @@ std::string path_in_environment(const char* name) {
   return value == nullptr ? "" : value;
 }
 
-/// The data to debug on, or null.
-std::unique_ptr<Dataset> open_debug_data(const std::filesystem::path& input, const DataOptions& data,
-                                         const Graph& graph) {
-  DataOptions options = data;
-  if (!input.empty()) options.data = input;
-  return open_data(options, graph);
+/// `data`, with `input` in the place of what is debugged on.
+DataOptions with_input(DataOptions data, const std::filesystem::path& input) {
+  if (!input.empty()) data.data = input;
+  return data;
 }
 
 DebugReport run_debug(const QuantizedModel& quantized, const Dataset* data, const DebugOptions& options,
@@ -58,17 +56,16 @@ std::string describe(const NonFiniteAt& at) {
 }
 
 DebugResult debug_file(const DebugCall& call) {
-  const auto start = std::chrono::steady_clock::now();
+  const Stopwatch watch;
   if (call.output.empty()) fail(ErrorCode::InvalidConfig, "", "nowhere to write to: give -o DIR");
   check_debug_folder(call.output, call.force);
   DebugResult result;
   const Config config = config_of(call.quant);
   result.calib_unused = !call.data.calib.empty() && !needs_calibration(config);
   const Model model = read_onnx(call.model);
-  const std::unique_ptr<Dataset> data = open_debug_data(call.input, call.data, model.graph);
-  DataOptions calibration = call.data;
-  if (!call.input.empty()) calibration.data = call.input;
-  const QuantizedModel quantized = quantize_for(call.model, model, config, calibration, *call.progress);
+  const DataOptions samples = with_input(call.data, call.input);
+  const std::unique_ptr<Dataset> data = open_data(samples, model.graph);
+  const QuantizedModel quantized = quantize_for(call.model, model, config, samples, *call.progress);
   DebugOptions options;
   options.act_hist = call.act_hist;
   options.nan = call.nan;
@@ -78,7 +75,7 @@ DebugResult debug_file(const DebugCall& call) {
   result.report = run_debug(quantized, data.get(), options, call.model, config_name(call.quant));
   result.pictures = write_debug_folder(result.report, call.output, call.force, *call.progress);
   throw_if_stopped(result.report, call.nan, call.output);
-  result.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  result.seconds = watch.seconds();
   result.peak_mb = peak_memory_mb();
   return result;
 }
@@ -101,7 +98,7 @@ void debug_as_asked(const DebugEnvironment& asked, const std::filesystem::path& 
     there.data = data.calib;
     there.limit = data.calib_limit;
   }
-  const std::unique_ptr<Dataset> samples = open_debug_data(asked.input, there, quantized.model.graph);
+  const std::unique_ptr<Dataset> samples = open_data(with_input(there, asked.input), quantized.model.graph);
   DebugOptions options;
   options.act_hist = asked.act_hist;
   options.nan = asked.nan;

@@ -1,12 +1,12 @@
 #include "api/quantize.h"
 
-#include <chrono>
 #include <nlohmann/json.hpp>
 
 #include "api/debug.h"
 #include "base/atomic_file.h"
 #include "base/error.h"
 #include "base/memory_usage.h"
+#include "base/stopwatch.h"
 #include "engine/engine.h"
 #include "eval/evaluate.h"
 #include "export/export.h"
@@ -25,10 +25,9 @@ void measure(const QuantizedModel& quantized, const QuantizeCall& call, Quantize
   settings.progress = call.progress;
   Engine exact(quantized.model);
   Engine simulated(simulate(quantized));
-  if (data->has_labels()) {
-    report.metrics_before = evaluate(exact, *data, usual_metrics(*data, false), nullptr, settings).metrics;
-  }
-  report.metrics_after = evaluate(simulated, *data, usual_metrics(*data, true), &exact, settings).metrics;
+  EvalResult result = evaluate(simulated, *data, usual_metrics(*data, true), &exact, settings);
+  report.metrics_before = std::move(result.reference_metrics);
+  report.metrics_after = std::move(result.metrics);
 }
 
 /// One line for each key, and for each element of an array.
@@ -49,7 +48,7 @@ std::string in_lines(const nlohmann::ordered_json& document) {
 }  // namespace
 
 QuantizeReport quantize_file(const QuantizeCall& call) {
-  const auto start = std::chrono::steady_clock::now();
+  const Stopwatch watch;
   if (call.output.empty()) fail(ErrorCode::InvalidConfig, "", "nowhere to write to: give -o OUT.onnx");
   const std::optional<DebugEnvironment> asked = debug_environment();
   QuantizeReport report;
@@ -78,7 +77,7 @@ QuantizeReport quantize_file(const QuantizeCall& call) {
   report.skipped = quantized.skipped;
   report.notes = exported.notes;
   report.description = describe(quantized);
-  report.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  report.seconds = watch.seconds();
   report.peak_mb = peak_memory_mb();
   return report;
 }

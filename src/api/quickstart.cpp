@@ -1,6 +1,5 @@
 #include "api/quickstart.h"
 
-#include <chrono>
 #include <nlohmann/json.hpp>
 
 #include "api/debug.h"
@@ -8,6 +7,7 @@
 #include "api/train.h"
 #include "base/atomic_file.h"
 #include "base/error.h"
+#include "base/stopwatch.h"
 #include "debug/debug_model.h"
 #include "engine/engine.h"
 #include "eval/evaluate.h"
@@ -105,7 +105,7 @@ void write_json(const nlohmann::ordered_json& document, const fs::path& path) {
 }  // namespace
 
 QuickstartResult quickstart(const QuickstartCall& call) {
-  const auto start = std::chrono::steady_clock::now();
+  const Stopwatch watch;
   const FashionMnist images(call.data);
   std::error_code error;
   fs::create_directories(call.output, error);
@@ -113,15 +113,7 @@ QuickstartResult quickstart(const QuickstartCall& call) {
   const fs::path results = call.output / "results.json";
   fs::remove(results, error);  // it would speak of the run before
 
-  TrainCall training;
-  training.model = call.model;
-  training.recipe = call.recipe;
-  training.epochs = call.epochs;
-  training.limit = call.limit;
-  training.data = call.data;
-  training.seed = call.seed;
-  training.output = call.output / "model.onnx";
-  training.progress = call.progress;
+  const TrainCall training{call, call.output / "model.onnx", call.progress};
   const TrainReport trained = train_model(training);
   show_training(trained, call.output / "training.png");
 
@@ -161,7 +153,7 @@ QuickstartResult quickstart(const QuickstartCall& call) {
     report.scheme = scheme;
     write_debug_folder(report, call.output / "debug", /*force=*/true, *call.progress);
   }
-  result.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  result.seconds = watch.seconds();
   write_json(to_json(result), results);
   return result;
 }

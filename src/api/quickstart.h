@@ -4,18 +4,13 @@
 #include <string>
 #include <vector>
 
+#include "api/train.h"
 #include "base/progress.h"
 
 namespace kaon {
 
-struct QuickstartCall {
+struct QuickstartCall : TrainingOptions {
   std::filesystem::path output = "kaon-quickstart";  ///< the folder; files of an earlier run are replaced one by one
-  std::string model = "mlp";
-  std::string recipe = "default";
-  int64_t epochs = 0;          ///< 0 = as the recipe says
-  int64_t limit = 0;           ///< training images; 0 = all
-  std::filesystem::path data;  ///< the folder of Fashion-MNIST; see FashionMnist
-  uint64_t seed = 0;
   Progress* progress = &no_progress();
 };
 

@@ -1,7 +1,6 @@
 #include "api/run.h"
 
 #include <algorithm>
-#include <chrono>
 #include <cmath>
 #include <limits>
 #include <nlohmann/json.hpp>
@@ -10,6 +9,7 @@
 #include "api/run_inputs.h"
 #include "base/error.h"
 #include "base/memory_usage.h"
+#include "base/stopwatch.h"
 #include "base/text.h"
 #include "engine/engine.h"
 #include "io/npy/npy.h"
@@ -115,9 +115,9 @@ RunResult run_model(const RunOptions& options) {
   std::vector<Tensor> outputs;
   std::vector<double> seconds;
   for (int64_t i = 0; i < options.repeat; ++i) {
-    const auto start = std::chrono::steady_clock::now();
+    const Stopwatch watch;
     outputs = engine.run(inputs.values, hooks);
-    seconds.push_back(std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
+    seconds.push_back(watch.seconds());
   }
   result.seconds = median(std::move(seconds));
 

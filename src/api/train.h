@@ -10,14 +10,17 @@
 
 namespace kaon {
 
-/// A network of nn/models.h trained on Fashion-MNIST.
-struct TrainCall {
+/// Which network of nn/models.h is trained on Fashion-MNIST, and how.
+struct TrainingOptions {
   std::string model = "mlp";
   std::string recipe = "default";
   int64_t epochs = 0;          ///< 0 = as the recipe says
   int64_t limit = 0;           ///< training images; 0 = all
   std::filesystem::path data;  ///< the folder of the dataset; see FashionMnist
   uint64_t seed = 0;
+};
+
+struct TrainCall : TrainingOptions {
   std::filesystem::path output;  ///< the .onnx file; its parameters go to .safetensors beside it
   Progress* progress = &no_progress();
 };

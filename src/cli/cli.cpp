@@ -3,11 +3,11 @@
 #include <CLI/App.hpp>
 #include <CLI/Config.hpp>
 #include <CLI/Formatter.hpp>
-#include <chrono>
 #include <new>
 #include <ostream>
 
 #include "base/parallel.h"
+#include "base/stopwatch.h"
 #include "cli/context.h"
 #include "cli/help.h"
 #include "cli/verb.h"
@@ -67,10 +67,9 @@ void run_verb(const std::string& name, const std::function<void(Context&)>& work
               std::ostream& out, std::ostream& err) {
   if (flags.threads > 0) set_thread_count(flags.threads);
   Context context(flags, out, err);
-  const auto start = std::chrono::steady_clock::now();
+  const Stopwatch watch;
   work(context);
-  const std::chrono::duration<double> elapsed = std::chrono::steady_clock::now() - start;
-  context.detail("kaon {}: {:.3f} s, {} threads", name, elapsed.count(), thread_count());
+  context.detail("kaon {}: {:.3f} s, {} threads", name, watch.seconds(), thread_count());
 }
 
 }  // namespace

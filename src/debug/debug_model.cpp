@@ -71,7 +71,7 @@ class Debugger {
       // A product may read a value only after it was flattened; then its channels are not the last axis yet.
       const bool itself = served.slot == Slot::Output || layer->input == quantizer.tensor;
       if (layer->op == "MatMul" && itself) place = ChannelPlace::Last;
-      if (layer->op == "Conv" || layer->op == "ConvTranspose") place = ChannelPlace::Second;
+      if (is_convolution(*layer)) place = ChannelPlace::Second;
     }
     const bool histograms = options_.act_hist || !quantizer.is_activation();
     watches_.push_back(std::make_unique<QuantizerWatch>(quantizer, place, histograms));

@@ -1,11 +1,11 @@
 #include "eval/evaluate.h"
 
 #include <algorithm>
-#include <chrono>
 #include <cmath>
 #include <optional>
 
 #include "base/error.h"
+#include "base/stopwatch.h"
 #include "eval/metrics.h"
 
 namespace kaon {
@@ -72,9 +72,13 @@ EvalResult evaluate(Engine& engine, const Dataset& data, const std::vector<std::
   const bool with_labels = std::ranges::any_of(metrics, needs_labels);
   const bool with_reference = std::ranges::any_of(metrics, needs_reference);
   std::vector<std::unique_ptr<Metric>> at_work;
-  for (const std::string& name : metrics) at_work.push_back(metric_kind(name).make());
+  std::vector<std::pair<std::string, std::unique_ptr<Metric>>> of_reference;
+  for (const std::string& name : metrics) {
+    at_work.push_back(metric_kind(name).make());
+    if (with_reference && !needs_reference(name)) of_reference.emplace_back(name, metric_kind(name).make());
+  }
 
-  const auto start = std::chrono::steady_clock::now();
+  const Stopwatch watch;
   EvalResult result;
   settings.progress->begin("evaluate", data.size());
   while (result.samples < data.size()) {
@@ -102,6 +106,8 @@ EvalResult evaluate(Engine& engine, const Dataset& data, const std::vector<std::
       scored.reference = expected->values;
     }
     for (const auto& metric : at_work) metric->add(scored);
+    scored.output = scored.reference;
+    for (const auto& [name, metric] : of_reference) metric->add(scored);
     result.samples += count;
     settings.progress->at(result.samples,
                           metrics.empty() ? "" : fmt::format("{} {:.4g}", metrics.front(), at_work.front()->value()));
@@ -115,7 +121,8 @@ EvalResult evaluate(Engine& engine, const Dataset& data, const std::vector<std::
     }
     result.metrics.emplace_back(metrics[i], value);
   }
-  result.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  for (const auto& [name, metric] : of_reference) result.reference_metrics.emplace_back(name, metric->value());
+  result.seconds = watch.seconds();
   return result;
 }
 

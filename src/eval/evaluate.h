@@ -18,6 +18,8 @@ struct EvalSettings {
 struct EvalResult {
   int64_t samples = 0;
   std::vector<std::pair<std::string, double>> metrics;  ///< in the order asked for
+  /// Where a reference was run: those of `metrics` that need labels alone, of the reference's own output.
+  std::vector<std::pair<std::string, double>> reference_metrics;
   double seconds = 0;
 };
 

@@ -187,6 +187,8 @@ std::vector<Slot> Layer::slots() const {
   return present;
 }
 
+bool is_convolution(const Layer& layer) { return layer.op == "Conv" || layer.op == "ConvTranspose"; }
+
 std::string plain_name(const Node& node) {
   std::string_view name = node.name;
   if (name.starts_with('/')) name.remove_prefix(1);

@@ -35,6 +35,9 @@ struct Layer {
 /// A node as a user knows it: its name without the leading "/" and the trailing "/Op", "/" as "."; else its output's.
 std::string plain_name(const Node& node);
 
+/// Conv or ConvTranspose: the channels of what it reads and makes lie on axis 1.
+bool is_convolution(const Layer& layer);
+
 /// The layers of `graph` in the order of its nodes; those inside subgraphs are not among them. A weight counts as
 /// constant when it is an initializer or a Constant, or comes from one through Identity, Cast, Transpose or
 /// DequantizeLinear.

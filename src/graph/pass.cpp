@@ -1,9 +1,9 @@
 #include "graph/pass.h"
 
 #include <algorithm>
-#include <chrono>
 
 #include "base/error.h"
+#include "base/stopwatch.h"
 #include "base/text.h"
 #include "graph/passes/passes.h"
 #include "graph/verify.h"
@@ -41,10 +41,9 @@ std::vector<PassReport> run_passes(Model& model, const PassContext& context, con
   std::vector<PassReport> reports;
   for (const Pass& pass : standard_passes()) {
     if (std::find(options.disabled.begin(), options.disabled.end(), pass.name) != options.disabled.end()) continue;
-    const auto start = std::chrono::steady_clock::now();
+    const Stopwatch watch;
     const int64_t changes = pass.run(model, context);
-    reports.push_back(
-        {pass.name, std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count(), changes});
+    reports.push_back({pass.name, watch.seconds(), changes});
     if (!options.verify_after || changes == 0) continue;
     try {
       verify(model);

@@ -4,13 +4,13 @@
 #include <torch/optim/sgd.h>
 
 #include <algorithm>
-#include <chrono>
 #include <cmath>
 #include <cstring>
 #include <numbers>
 #include <numeric>
 
 #include "base/error.h"
+#include "base/stopwatch.h"
 #include "engine/engine.h"
 #include "engine/grad.h"
 #include "engine/threads.h"
@@ -245,14 +245,14 @@ double rate_at(Schedule schedule, int64_t step, int64_t steps) {
 TrainResult train(const Model& model, const Dataset& training, const Dataset* test, const TrainOptions& options) {
   check(options);
   use_configured_threads();
-  const auto start = std::chrono::steady_clock::now();
+  const Stopwatch watch;
   TrainResult result;
   {
     Training work(model, training, options);
     result.epochs = work.run();
     result.model = work.trained();
   }
-  result.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  result.seconds = watch.seconds();
   if (test != nullptr) {
     Engine engine(result.model);
     const EvalResult scored =

@@ -1,11 +1,11 @@
 #include "quant/calibrate.h"
 
 #include <algorithm>
-#include <chrono>
 #include <cmath>
 #include <memory>
 
 #include "base/error.h"
+#include "base/stopwatch.h"
 #include "engine/engine.h"
 #include "quant/observer.h"
 
@@ -81,10 +81,6 @@ class Learner {
   std::vector<std::unique_ptr<Observer>> observers_;
 };
 
-double seconds_since(std::chrono::steady_clock::time_point start) {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-}
-
 }  // namespace
 
 bool needs_data(const Quantizer& quantizer) {
@@ -93,7 +89,7 @@ bool needs_data(const Quantizer& quantizer) {
 }
 
 void calibrate_activations(QuantizedModel& quantized, const Dataset& data, const QuantizeSettings& settings) {
-  const auto start = std::chrono::steady_clock::now();
+  const Stopwatch watch;
   const int64_t batch = batch_for(quantized.model.graph, settings.batch, data);
   std::vector<Learner> learners;
   learners.reserve(quantized.quantizers.size());
@@ -131,10 +127,10 @@ void calibrate_activations(QuantizedModel& quantized, const Dataset& data, const
   }
   settings.progress->end();
   for (Learner& learner : learners) learner.finish();
-  quantized.calibration = {data.size(), seconds_since(start)};
+  quantized.calibration = {data.size(), watch.seconds()};
 }
 
-void calibrate_weights(QuantizedModel& quantized, const QuantizeSettings& settings) {
+void calibrate_weights(QuantizedModel& quantized) {
   for (Quantizer& quantizer : quantized.quantizers) {
     if (quantizer.kind != Slot::Weight) continue;
     const Tensor& weight = quantized.model.graph.find_initializer(quantizer.tensor)->tensor;

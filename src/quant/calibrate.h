@@ -19,7 +19,7 @@ bool needs_data(const Quantizer& quantizer);
 void calibrate_activations(QuantizedModel& quantized, const Dataset& data, const QuantizeSettings& settings);
 
 /// Parameters of weights, from their values.
-void calibrate_weights(QuantizedModel& quantized, const QuantizeSettings& settings);
+void calibrate_weights(QuantizedModel& quantized);
 
 /// Parameters of biases: s_x·s_w, once inputs and weights have theirs. A weight scale so small that its bias would not
 /// fit into 32 bits is raised.

@@ -5,20 +5,13 @@
 #include <cmath>
 #include <random>
 
-#include "numerics/error_metrics.h"
+#include "quant/faked_test.h"
 
 namespace kaon {
 namespace {
 
 double measured(const std::vector<float>& values, const TensorSpec& spec, ScaleZero params) {
-  std::vector<float> out(values.size());
-  const int64_t shape[] = {std::ssize(values)};
-  QuantParams all{Tiling::per_tensor(shape), {params.scale}, {}};
-  if (params.zero_point != 0) all.zero_point = {params.zero_point};
-  fake_quantize(values, out, shape, spec, all);
-  ErrorMetrics metrics;
-  metrics.update(out, values);
-  return metrics.sum_squared_error;
+  return faked_error(values, spec, params).sum_squared_error;
 }
 
 struct Case {

@@ -9,7 +9,7 @@
 
 #include "base/memory_usage.h"
 #include "base/parallel.h"
-#include "numerics/error_metrics.h"
+#include "quant/faked_test.h"
 #include "quant/observer_range.h"
 
 namespace kaon {
@@ -99,14 +99,7 @@ Learned learn(const std::string& observer, const TensorSpec& spec, const std::ve
 }
 
 double sqnr(const std::vector<float>& values, const TensorSpec& spec, ScaleZero params) {
-  std::vector<float> out(values.size());
-  const int64_t shape[] = {std::ssize(values)};
-  QuantParams all{Tiling::per_tensor(shape), {params.scale}, {}};
-  if (params.zero_point != 0) all.zero_point = {params.zero_point};
-  fake_quantize(values, out, shape, spec, all);
-  ErrorMetrics metrics;
-  metrics.update(out, values);
-  return metrics.sqnr_db();
+  return faked_error(values, spec, params).sqnr_db();
 }
 
 class EveryObserver : public testing::TestWithParam<std::string> {

@@ -15,8 +15,6 @@ namespace {
 
 constexpr int64_t kFewestGroupChannels = 16;  ///< below it, groups along K cost more than they save
 
-bool is_convolution(const Layer& layer) { return layer.op == "Conv" || layer.op == "ConvTranspose"; }
-
 const std::vector<std::string>& layer_types() {
   static const std::vector<std::string> types = {"Conv", "ConvTranspose", "Gemm", "MatMul", "Gather"};
   return types;
@@ -322,9 +320,8 @@ class Placement {
     for (int64_t i = 0; i < std::ssize(graph().nodes); ++i) place.emplace(plain_name(node(i)), i);
     for (const Layer& layer : result_.layers) place[layer.name] = layer.node;
     const auto key = [&](const Quantizer& quantizer) {
-      static constexpr int order[] = {0, 1, 2, 3};  // Input, Weight, Bias, Output
       const Served& served = quantizer.serves.front();
-      return std::pair(place.at(served.layer), order[static_cast<int>(served.slot)]);
+      return std::pair(place.at(served.layer), served.slot);
     };
     std::stable_sort(result_.quantizers.begin(), result_.quantizers.end(),
                      [&](const Quantizer& a, const Quantizer& b) { return key(a) < key(b); });

@@ -42,7 +42,7 @@ QuantizedModel quantize(Model model, const Config& config, const Dataset* calibr
          "static quantization learns this range from data; give calibration data, or choose a dynamic or weight-only "
          "scheme");
   }
-  calibrate_weights(quantized, settings);
+  calibrate_weights(quantized);
   if (learner != quantized.quantizers.end()) calibrate_activations(quantized, *calibration, settings);
   for (const std::string& name : config.algorithms) {
     if (calibration == nullptr) {

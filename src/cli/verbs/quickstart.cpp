@@ -7,6 +7,7 @@
 #include "base/text.h"
 #include "cli/context.h"
 #include "cli/table.h"
+#include "cli/training_flags.h"
 #include "cli/verb.h"
 
 namespace kaon {
@@ -47,18 +48,7 @@ void register_quickstart(Registry<Verb>& verbs) {
        .declare = [](CLI::App& app) {
          auto call = std::make_shared<QuickstartCall>();
          app.add_option("-o,--output", call->output, "the folder to fill (default: kaon-quickstart)")->type_name("DIR");
-         app.add_option("--model", call->model, "mlp (default), cnn or mobilenet")->type_name("NAME");
-         app.add_option("--epochs", call->epochs, "times through the training images (default: the recipe's)")
-             ->check(CLI::PositiveNumber.description(""))
-             ->type_name("N");
-         app.add_option("--recipe", call->recipe, "default, or tutorial: SGD 1e-3, batches of 64")->type_name("R");
-         app.add_option("--limit", call->limit, "train on the first N images only")
-             ->check(CLI::PositiveNumber.description(""))
-             ->type_name("N");
-         app.add_option("--data", call->data,
-                        "the folder with Fashion-MNIST's four files (default: KAON_DATA, or Debian's "
-                        "dataset-fashion-mnist)")
-             ->type_name("DIR");
+         declare_training_flags(app, *call);
          return [call](Context& context) {
            call->seed = context.seed();
            call->progress = &context.progress();

@@ -6,6 +6,7 @@
 
 #include "cli/context.h"
 #include "cli/table.h"
+#include "cli/training_flags.h"
 #include "cli/verb.h"
 
 namespace kaon {
@@ -28,37 +29,25 @@ void print_report(std::ostream& out, const TrainReport& report) {
 }  // namespace
 
 void register_train(Registry<Verb>& verbs) {
-  verbs.add(
-      "train",
-      {.group = "Models",
-       .summary = "train a small network on Fashion-MNIST",
-       .examples = {"kaon train --model mlp -o model.onnx", "kaon train --model cnn --epochs 2 --seed 7 -o cnn.onnx",
-                    "kaon train --recipe tutorial --data fashion-mnist -o model.onnx"},
-       .declare = [](CLI::App& app) {
-         auto call = std::make_shared<TrainCall>();
-         app.add_option("-o,--output", call->output,
-                        "the .onnx file to write; its parameters go to .safetensors beside it")
-             ->required()
-             ->type_name("OUT");
-         app.add_option("--model", call->model, "mlp (default), cnn or mobilenet")->type_name("NAME");
-         app.add_option("--recipe", call->recipe, "default, or tutorial: SGD 1e-3, batches of 64")->type_name("NAME");
-         app.add_option("--epochs", call->epochs, "times through the images (default: the recipe's)")
-             ->check(CLI::PositiveNumber.description(""))
-             ->type_name("N");
-         app.add_option("--limit", call->limit, "train on the first N images only")
-             ->check(CLI::PositiveNumber.description(""))
-             ->type_name("N");
-         app.add_option("--data", call->data,
-                        "the folder with Fashion-MNIST's four files (default: KAON_DATA, or Debian's "
-                        "dataset-fashion-mnist)")
-             ->type_name("DIR");
-         return [call](Context& context) {
-           call->seed = context.seed();
-           call->progress = &context.progress();
-           const TrainReport report = train_model(*call);
-           context.result(to_json(report), [&](std::ostream& out) { print_report(out, report); });
-         };
-       }});
+  verbs.add("train", {.group = "Models",
+                      .summary = "train a small network on Fashion-MNIST",
+                      .examples = {"kaon train --model mlp -o model.onnx",
+                                   "kaon train --model cnn --epochs 2 --seed 7 -o cnn.onnx",
+                                   "kaon train --recipe tutorial --data fashion-mnist -o model.onnx"},
+                      .declare = [](CLI::App& app) {
+                        auto call = std::make_shared<TrainCall>();
+                        app.add_option("-o,--output", call->output,
+                                       "the .onnx file to write; its parameters go to .safetensors beside it")
+                            ->required()
+                            ->type_name("OUT");
+                        declare_training_flags(app, *call);
+                        return [call](Context& context) {
+                          call->seed = context.seed();
+                          call->progress = &context.progress();
+                          const TrainReport report = train_model(*call);
+                          context.result(to_json(report), [&](std::ostream& out) { print_report(out, report); });
+                        };
+                      }});
 }
 
 }  // namespace kaon

@@ -73,8 +73,7 @@ void correct_biases(QuantizedModel& quantized, const Dataset& data, const Quanti
     const std::vector<Tensor> outputs = engine.run(data.read(first, std::min(batch, data.size() - first)).inputs);
     for (size_t i = 0; i < sums.size(); ++i) {
       const Tensor& error = outputs[errors.first_output() + i];
-      const bool convolution = errors.layers()[i]->op == "Conv" || errors.layers()[i]->op == "ConvTranspose";
-      add_channels(error, convolution ? 1 : error.rank() - 1, sums[i]);
+      add_channels(error, is_convolution(*errors.layers()[i]) ? 1 : error.rank() - 1, sums[i]);
       counts[i] += error.size() / std::ssize(sums[i]);
     }
     settings.progress->at(std::min(first + batch, data.size()));
