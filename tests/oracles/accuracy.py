@@ -21,9 +21,9 @@ import numpy as np
 import onnx
 import onnxruntime as ort
 from onnxruntime.quantization import CalibrationDataReader, CalibrationMethod, QuantFormat, QuantType, quantize_static
-from PIL import Image
 
 import models
+from real_data import Data
 
 METHODS = {"min_max": CalibrationMethod.MinMax, "percentile": CalibrationMethod.Percentile,
            "entropy": CalibrationMethod.Entropy}
@@ -40,28 +40,6 @@ def check(ok, line):
         failures.append(line)
 
 
-def cifar(path, first, count):
-    raw = np.fromfile(path, np.uint8).reshape(-1, 3073)[first:first + count]
-    x = raw[:, 1:].reshape(-1, 3, 32, 32).astype(np.float32) / np.float32(255)
-    mean, std = np.array([.485, .456, .406], np.float32), np.array([.229, .224, .225], np.float32)
-    return (x - mean[:, None, None]) / std[:, None, None], raw[:, 0].astype(np.int64)
-
-
-def cifar_raw(path, count):
-    return np.fromfile(path, np.uint8).reshape(-1, 3073)[:count, 1:].reshape(-1, 3, 32, 32).astype(np.float32)
-
-
-def imagenet(folder, kind, count):
-    labels = dict(line.split("\t") for line in open(f"{folder}/{kind}_labels.txt").read().splitlines())
-    names = sorted(os.listdir(f"{folder}/{kind}"))[:count]
-    images = []
-    for name in names:
-        image = np.asarray(Image.open(f"{folder}/{kind}/{name}").convert("RGB"), np.float32)
-        top, left = (image.shape[0] - 224) // 2, (image.shape[1] - 224) // 2
-        images.append((image[top:top + 224, left:left + 224].transpose(2, 0, 1) - 127.5) / 127.5)
-    return np.stack(images), np.array([int(labels[name]) for name in names], np.int64)
-
-
 class Reader(CalibrationDataReader):
     def __init__(self, name, x):
         self.items = iter([{name: x[i:i + 1]} for i in range(len(x))])
@@ -73,10 +51,6 @@ class Reader(CalibrationDataReader):
 def logits(path, name, x, batch=50):
     running = models.session(path)
     return np.concatenate([running.run(None, {name: x[i:i + batch]})[0] for i in range(0, len(x), batch)])
-
-
-def sqnr(x, reference):
-    return 10 * np.log10(np.square(reference).sum() / np.square(x - reference).sum())
 
 
 def kaon_quantize(kaon, *words):
@@ -101,7 +75,7 @@ def compare_static(kaon, model, calibration, x, labels, slack, work, size_bound)
                                f"{work}/calib.npz", "-o", ours)
         a, b = logits(theirs, name, x), logits(ours, name, x)
         top = [np.mean(y.argmax(1) == labels) for y in (a, b)]
-        db = [sqnr(y, exact) for y in (a, b)]
+        db = [models.worst_sqnr([exact], [y]) for y in (a, b)]
         check(db[1] >= db[0] - 0.5 and top[1] >= top[0] - slack,
               f"{stem} {observer}: ours {db[1]:.2f} dB, top-1 {top[1]:.4f}; ONNX Runtime's {db[0]:.2f} dB, {top[0]:.4f}")
         if observer == "min_max":
@@ -223,19 +197,21 @@ def main():
         return 0
     data = f"{root}/../data"
     with tempfile.TemporaryDirectory() as work:
-        batch = f"{data}/cifar10/test_batch.bin"
-        calibration, _ = cifar(batch, 0, 100)
-        x, labels = cifar(batch, 0, 10000 if full else 1000)
+        real = Data(data)
+        count = 10000 if full else 1000
+        x, labels = real.images("resnet20", 0, count), real.cifar_labels(0, count)
+        calibration = x[:100]
         for stem in ("resnet20", "resnet56", "resnet8") if full else ("resnet20",):
             path = next(p for p in models.find_models([root]) if os.path.basename(p).startswith(stem + "_"))
-            images = x if stem != "resnet8" else cifar_raw(batch, len(x))
+            images = real.images(stem, 0, count)
             # 0.1 points of 10,000 images; of 1000 that is one image, and two may flip by chance.
             compare_top1(kaon, path, RUNNABLE if full else ["w8a8c", "w4g32"], images[:100], images, labels,
                          0.001 if full else 0.002, work, 0.005)
         for stem in ("resnet20", "resnet56"):
             compare_static(kaon, f"{root}/{stem}_cifar10_fp32.onnx", calibration, x, labels, 0.003, work, 0.35)
-        calibration, _ = imagenet(f"{data}/imagenet", "calib", 50)
-        x, labels = imagenet(f"{data}/imagenet", "val", 1000 if full else 100)
+        count = 1000 if full else 100
+        calibration = real.images("mobilenetv2", 0, 50, "calib")
+        x, labels = real.images("mobilenetv2", 0, count), real.imagenet_labels(0, count)
         mobilenet = f"{root}/mobilenetv2_1.0_224_imagenet_fp32.onnx"
         compare_static(kaon, mobilenet, calibration, x, labels, 0.01, work, 0.28)
         compare_sizes(kaon, mobilenet, calibration, work)

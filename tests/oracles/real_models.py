@@ -9,98 +9,14 @@ import tempfile
 
 import numpy as np
 import onnxruntime as ort
-from models import find_models, make_inputs, session, worst_sqnr
-from PIL import Image
+from models import find_models, session, worst_sqnr
+from real_data import Data
 
 ALLOWED_DB = 3.0
 ENOUGH_DB = 100.0
 IMAGES = 1000
 ALLOWED_IMAGES = 2
 FAILURES = []
-
-
-class Data:
-    """The real inputs in `folder`, made ready as each model's author says."""
-
-    def __init__(self, folder):
-        self.folder = folder
-
-    def cifar(self, first, count):
-        """Pixels 0..255 as float32, NCHW."""
-        path = os.path.join(self.folder, "cifar10", "test_batch.bin")
-        rows = np.fromfile(path, np.uint8, count * 3073, offset=first * 3073).reshape(-1, 3073)
-        return rows[:, 1:].reshape(-1, 3, 32, 32).astype(np.float32)
-
-    def imagenet(self, first, count):
-        folder = os.path.join(self.folder, "imagenet", "val")
-        names = sorted(os.listdir(folder))[first:first + count]
-        return np.stack([self.pixels(os.path.join(folder, name)) for name in names])
-
-    def faces(self):
-        return self.pixels(os.path.join(self.folder, "faces_test.jpg"), (320, 240))[None]
-
-    def story_ids(self, count):
-        with np.load(os.path.join(self.folder, "text", "tinystories_ids.npz")) as arrays:
-            return arrays["input_ids"][:count]
-
-    @staticmethod
-    def pixels(path, size=None):
-        image = Image.open(path).convert("RGB")
-        if size:
-            image = image.resize(size)
-        return np.asarray(image, np.float32).transpose(2, 0, 1)
-
-    def images(self, stem, first, count):
-        """Inputs of a classifier, or None for other models."""
-        if stem.startswith(("resnet20", "resnet56")):
-            mean, std = (np.array(v, np.float32)[:, None, None] for v in ([.485, .456, .406], [.229, .224, .225]))
-            return (self.cifar(first, count) / 255 - mean) / std
-        if stem.startswith("resnet8"):
-            return self.cifar(first, count)
-        if stem.startswith("mobilenetv2"):
-            return (self.imagenet(first, count) - 127.5) / 127.5
-        if stem.startswith("etinynet"):
-            return self.imagenet(first, count) - 128
-        return None
-
-    def feeds(self, path, running):
-        """(inputs for one run, what they are)"""
-        stem = os.path.splitext(os.path.basename(path))[0]
-        name = running.get_inputs()[0].name
-        images = self.images(stem, 0, 4)
-        if images is not None:
-            return {name: images.astype(np.float32)}, "images"
-        if stem.startswith("ultraface"):
-            return {name: (self.faces() - 127) / 128}, "faces"
-        if "PP-OCR" in stem:
-            # A strip of the photograph: no text, but what a camera sees.
-            strip = Image.fromarray(self.faces()[0].transpose(1, 2, 0).astype(np.uint8)).resize((320, 48))
-            return {name: ((np.asarray(strip, np.float32).transpose(2, 0, 1) / 255 - .5) / .5)[None]}, "a photograph"
-        if os.path.basename(os.path.dirname(path)) == "stories260K":
-            return {name: self.story_ids(4)}, "stories"
-        if stem == "magika":
-            with open(__file__, "rb") as file:
-                return {name: np.frombuffer(file.read(2048), np.uint8).astype(np.int32)[None]}, "this script"
-        if stem == "basic_pitch":
-            seconds = np.arange(43844) / 22050
-            chord = sum(np.sin(2 * np.pi * hertz * seconds) for hertz in (220, 277.18, 329.63)) / 3
-            return {name: chord.astype(np.float32)[None, :, None]}, "a chord"
-        feeds = make_inputs(path, running)
-        if stem.startswith("silero"):
-            # To noise the answer is a tiny probability, where ONNX Runtime's own Sigmoid is only good to 5e-5.
-            feeds.update(input=vowel(576), state=np.zeros([2, 1, 128], np.float32))
-            return feeds, "a vowel"
-        return feeds, "noise"
-
-
-def vowel(samples):
-    """The harmonics of 120 Hz through three formants, at 16 kHz."""
-    seconds = np.arange(samples) / 16000
-    formants = ((700, 110), (1220, 120), (2600, 160))
-    voice = sum(np.sin(2 * np.pi * hertz * seconds) * sum(1 / (1 + ((hertz - centre) / width) ** 2)
-                                                          for centre, width in formants)
-                for hertz in range(120, 4000, 120))
-    return (voice / np.abs(voice).max() * 0.5).astype(np.float32)[None]
 
 
 def check(holds, what):
