@@ -19,7 +19,8 @@ class ProgramBuilder;
 /// One execution of one node: its inputs, and where its outputs go.
 class Call {
  public:
-  Call(std::span<const Value* const> inputs, std::span<Value> outputs) : inputs_(inputs), outputs_(outputs) {}
+  Call(std::span<const Value* const> inputs, std::span<Value> outputs, bool shapes_only = false)
+      : inputs_(inputs), outputs_(outputs), shapes_only_(shapes_only) {}
 
   bool has(size_t input) const { return input < inputs_.size() && inputs_[input] != nullptr; }
   const Value& value(size_t input) const;
@@ -30,6 +31,8 @@ class Call {
   std::vector<int64_t> ints(size_t input) const;
 
   bool wants(size_t output) const { return output < outputs_.size(); }
+  /// Only the outputs' shapes and types matter: costly kernels may give zeros.
+  bool shapes_only() const { return shapes_only_; }
   /// Sets an output; `type` is needed only where ATen's type does not tell (see Value).
   void out(size_t output, at::Tensor tensor);
   void out(size_t output, at::Tensor tensor, DType type);
@@ -38,6 +41,7 @@ class Call {
  private:
   std::span<const Value* const> inputs_;
   std::span<Value> outputs_;
+  bool shapes_only_;
 };
 
 /// Runs a node. Attributes were read when the kernel was made, so a call looks nothing up.

@@ -37,7 +37,7 @@ std::vector<Value> Program::new_table() const {
   return table;
 }
 
-void Program::run_step(size_t index, std::vector<Value>& table, const InputEdit& edit) const {
+void Program::run_step(size_t index, std::vector<Value>& table, const InputEdit& edit, bool shapes_only) const {
   const Step& step = steps_[index];
   std::vector<const Value*> inputs(step.inputs.size());
   std::vector<Value> edited(edit ? step.inputs.size() : 0);
@@ -52,7 +52,7 @@ void Program::run_step(size_t index, std::vector<Value>& table, const InputEdit&
     }
   }
   std::vector<Value> outputs(step.outputs.size());
-  Call call(inputs, outputs);
+  Call call(inputs, outputs, shapes_only);
   run_kernel(step.kernel, call, graph_->nodes[index]);
   for (size_t i = 0; i < outputs.size(); ++i) {
     if (step.outputs[i] >= 0) table[static_cast<size_t>(step.outputs[i])] = std::move(outputs[i]);

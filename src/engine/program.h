@@ -55,8 +55,9 @@ class Program {
   /// A table with the constants in place.
   std::vector<Value> new_table() const;
   /// Runs one step; kernel failures come back as kaon::Error naming the node. `edit`, where given, may change what the
-  /// step reads at input k, for this step alone.
-  void run_step(size_t step, std::vector<Value>& table, const InputEdit& edit = nullptr) const;
+  /// step reads at input k, for this step alone. See Call for `shapes_only`.
+  void run_step(size_t step, std::vector<Value>& table, const InputEdit& edit = nullptr,
+                bool shapes_only = false) const;
 
  private:
   friend class ProgramBuilder;

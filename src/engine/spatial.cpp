@@ -87,9 +87,22 @@ at::Tensor pad_spatial(const at::Tensor& x, at::IntArrayRef begin, at::IntArrayR
 }
 
 at::Tensor convolve(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias,
-                    const WindowAttributes& attributes, int64_t groups) {
+                    const WindowAttributes& attributes, int64_t groups, bool shape_only) {
   if (weight.dim() < 3) fail(ErrorCode::InvalidInput, "input 1", "its rank is {}, at least 3 is needed", weight.dim());
   const SlidingWindow window = slide(attributes, x.sizes(), weight.sizes().slice(2).vec());
+  if (x.size(1) != weight.size(1) * groups || weight.size(0) % groups != 0) {
+    fail(ErrorCode::InvalidInput, "input 1", "a weight {} in {} groups does not fit the input {}",
+         to_string(weight.sizes()), groups, to_string(x.sizes()));
+  }
+  if (bias.defined() && (bias.dim() != 1 || bias.size(0) != weight.size(0))) {
+    fail(ErrorCode::InvalidInput, "input 2", "a bias {} does not fit the weight {}", to_string(bias.sizes()),
+         to_string(weight.sizes()));
+  }
+  if (shape_only) {
+    std::vector<int64_t> shape{x.size(0), weight.size(0)};
+    shape.insert(shape.end(), window.output.begin(), window.output.end());
+    return at::zeros({1}, x.options()).expand(shape);
+  }
   const std::vector<int64_t> zeros(window.rank(), 0);
   const bool native =
       window.symmetric() && std::all_of(window.begin.begin(), window.begin.end(), [](int64_t pad) { return pad >= 0; });

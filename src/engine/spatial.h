@@ -46,8 +46,9 @@ std::vector<int64_t> positive_or_ones(std::vector<int64_t> values, size_t rank, 
 /// Pads the last axes; negative pads cut.
 at::Tensor pad_spatial(const at::Tensor& x, at::IntArrayRef begin, at::IntArrayRef end, const at::Scalar& value);
 
-/// A convolution of any of 1 to 3 spatial axes with pads that may differ at both ends. `bias` may be undefined.
+/// A convolution of any of 1 to 3 spatial axes with pads that may differ at both ends. `bias` may be undefined. The
+/// result is 0 with `shape_only`.
 at::Tensor convolve(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias,
-                    const WindowAttributes& attributes, int64_t groups);
+                    const WindowAttributes& attributes, int64_t groups, bool shape_only = false);
 
 }  // namespace kaon

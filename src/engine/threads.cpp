@@ -1,6 +1,7 @@
 #include "engine/threads.h"
 
 #include <dlfcn.h>
+#include <omp.h>
 
 #include "base/parallel.h"
 #include "engine/aten.h"
@@ -8,10 +9,13 @@
 namespace kaon {
 
 void use_configured_threads() {
-  static int current = 0;
+  static thread_local int current = 0;  // OpenMP keeps the count for each thread that starts loops
   const int wanted = thread_count();
   if (wanted == current) return;
-  at::set_num_threads(wanted);
+  // Not at::set_num_threads: it starts a second pool of threads, which spin. libtorch sets its own default count before
+  // its first loop, so that has to have happened.
+  at::internal::lazy_init_num_threads();
+  omp_set_num_threads(wanted);
   // libtorch calls whichever BLAS is installed; OpenBLAS keeps a pool of its own.
   if (void* set = ::dlsym(RTLD_DEFAULT, "openblas_set_num_threads")) reinterpret_cast<void (*)(int)>(set)(wanted);
   current = wanted;

@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "base/parallel.h"
+#include "numerics/scale.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "numerics/histogram.cpp"
@@ -159,13 +160,16 @@ Histogram::Histogram(int64_t bins) : bins_(bins), exponent_(kMinExponent) {
 
 void Histogram::update(FloatView in) {
   check_view(in, "in");
-  const int64_t chunks = (in.size + kChunk - 1) / kChunk;
+  constexpr int64_t kGrain = 8;  // blocks that are worth a thread; counts are the same whoever counts
+  const int64_t blocks = (in.size + kBlock - 1) / kBlock;
+  const Range known{min_, max_};
   std::mutex mutex;
-  parallel_for(0, chunks, 1, [&](int64_t begin, int64_t end) {
+  parallel_for(0, blocks, kGrain, [&](int64_t begin, int64_t end) {
     Histogram part(bins_);
+    if (known.min <= known.max) part.cover(known.min, known.max);  // so that its bins need not grow again
     Filler filler(part);
     float scratch[kBlock];
-    for (int64_t i = begin * kChunk; i < std::min(in.size, end * kChunk); i += kBlock) {
+    for (int64_t i = begin * kBlock; i < std::min(in.size, end * kBlock); i += kBlock) {
       const int64_t count = std::min(kBlock, in.size - i);
       filler.add(load_floats(in, i, count, scratch), count);
     }

@@ -5,6 +5,7 @@
 #include <memory>
 
 #include "base/error.h"
+#include "base/parallel.h"
 #include "base/stopwatch.h"
 #include "engine/engine.h"
 #include "quant/observer.h"
@@ -126,7 +127,9 @@ void calibrate_activations(QuantizedModel& quantized, const Dataset& data, const
     settings.progress->at(std::min(first + batch, data.size()));
   }
   settings.progress->end();
-  for (Learner& learner : learners) learner.finish();
+  parallel_for(0, std::ssize(learners), 1, [&](int64_t first, int64_t last) {
+    for (int64_t i = first; i < last; ++i) learners[static_cast<size_t>(i)].finish();
+  });
   quantized.calibration = {data.size(), watch.seconds()};
 }
 

@@ -59,10 +59,6 @@ struct FloatLevels {
   }
 };
 
-/// Rounding only gets better on the way to smaller scales, so a total this many times above the best is due to
-/// clipping, which only gets worse.
-constexpr double kHopeless = 4;
-
 /// The factor f, at most 1, for which error(f) is least: a coarse walk down, then closer looks around the best.
 template <class Error>
 double least_error_factor(const Error& error) {
@@ -101,18 +97,23 @@ float times(float bound, double factor) { return static_cast<float>(bound * fact
 ErrorModel::ErrorModel(const Histogram& histogram, const TensorSpec& spec, double clip_penalty)
     : spec_(spec), format_(format(spec.format)), clip_penalty_(clip_penalty) {
   const std::span<const int64_t> counts = histogram.counts();
+  double density = 0;
+  const auto change = [&](double x, double to) {
+    if (to != density) edges_.push_back({x, density - to});
+    density = to;
+  };
   for (int64_t i = 0; i < std::ssize(counts); ++i) {
     const auto count = static_cast<double>(counts[static_cast<size_t>(i)]);
-    if (count == 0) continue;
     // The outer bins reach only as far as the data do.
     const double low = std::max<double>(histogram.edge(i), histogram.min());
     const double high = std::min<double>(histogram.edge(i + 1), histogram.max());
     if (high > low) {
-      bins_.push_back({low, high, count / (high - low)});
-    } else {
-      points_.push_back({low, low, count});
+      change(low, count / (high - low));
+    } else if (count > 0) {
+      points_.push_back({low, count});
     }
   }
+  change(histogram.max(), 0);
   if (format_.kind != FormatKind::Float) return;
   const FloatCodec codec(format_);
   const uint32_t last = codec.encode<Rounding::HalfEven>(static_cast<float>(format_.max()), 0);
@@ -127,16 +128,14 @@ template <class Levels>
 double ErrorModel::sum(const Levels& levels, double scale) const {
   const double inverse = 1 / scale;
   double bins = 0;
-  for (const Bin& bin : bins_) {
-    const double low = bin.low * inverse;
-    const double high = bin.high * inverse;
-    bins +=
-        bin.density * (integral_at(high, levels(high), clip_penalty_) - integral_at(low, levels(low), clip_penalty_));
+  for (const Weighted& edge : edges_) {
+    const double x = edge.x * inverse;
+    bins += edge.weight * integral_at(x, levels(x), clip_penalty_);
   }
   double points = 0;
-  for (const Bin& point : points_) {
-    const double x = point.low * inverse;
-    points += point.density * error_at(x, levels(x), clip_penalty_);
+  for (const Weighted& point : points_) {
+    const double x = point.x * inverse;
+    points += point.weight * error_at(x, levels(x), clip_penalty_);
   }
   return (bins * scale + points) * scale * scale;
 }

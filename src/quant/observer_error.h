@@ -26,10 +26,9 @@ class ErrorModel {
   const TensorSpec& spec() const { return spec_; }
 
  private:
-  struct Bin {
-    double low;
-    double high;
-    double density;  ///< values per unit; of a bin without width, the values themselves
+  struct Weighted {
+    double x;
+    double weight;
   };
 
   /// Calls body with what finds the level next to a number in units of the scale.
@@ -41,12 +40,16 @@ class ErrorModel {
   TensorSpec spec_;
   const Format& format_;
   double clip_penalty_;
-  std::vector<Bin> bins_;    // without the empty ones; none lies on both sides of 0
-  std::vector<Bin> points_;  // those whose values are all equal
+  std::vector<Weighted> edges_;   // where the values per unit change, and by how much they fall
+  std::vector<Weighted> points_;  // of bins whose values are all equal: how many they are
   // Float formats: the values >= 0 at scale 1 by code, and the integral of the squared error up to there.
   std::vector<double> levels_;
   std::vector<double> integral_;
 };
+
+/// Rounding only gets better on the way to smaller scales, so a total this many times above the best is due to
+/// clipping, which only gets worse.
+inline constexpr double kHopeless = 4;
 
 /// The range with the least error. `all` is what was seen, widened to hold 0; the result lies within.
 Range least_error_range(const ErrorModel& error, Range all);

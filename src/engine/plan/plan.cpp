@@ -212,20 +212,27 @@ std::optional<PlanGraph> Plans::traced(std::vector<Value> table, const Hooks& ho
   return graph;
 }
 
-int64_t Plans::slice_for(const std::vector<Value>& table, const Hooks& hooks, int64_t batch) const {
+std::optional<int64_t> Plans::probe(const std::vector<Value>& table, const Hooks& hooks) const {
+  try {
+    const std::optional<PlanGraph> graph = traced(samples_of(table, 0, kProbe), hooks);
+    if (!graph || !keeps_samples_apart(*program_, *graph, kProbe)) return std::nullopt;
+    return std::max<int64_t>(kSliceBytes / largest_op(*graph, kProbe), 1);
+  } catch (const Error&) {
+    return std::nullopt;  // the model may be made for this very batch
+  }
+}
+
+int64_t Plans::slice_for(const std::vector<Value>& table, const Hooks& hooks, int64_t batch) {
   const bool batched = std::ranges::all_of(program_->inputs(), [&](int32_t id) {
     const Value& value = table[static_cast<size_t>(id)];
     return !value.defined() || program_->is_default(id, value) ||
            (value.tensor.dim() > 0 && value.tensor.size(0) == batch);
   });
   if (batch < kProbe || !batched) return batch;
-  try {
-    const std::optional<PlanGraph> probe = traced(samples_of(table, 0, kProbe), hooks);
-    if (!probe || !keeps_samples_apart(*program_, *probe, kProbe)) return batch;
-    return std::clamp<int64_t>(kSliceBytes / largest_op(*probe, kProbe), 1, batch);
-  } catch (const Error&) {
-    return batch;  // the model may be made for this very batch
-  }
+  const Key key = key_of(table, hooks, /*samples=*/true);
+  auto known = probes_.find(key);
+  if (known == probes_.end()) known = probes_.emplace(key, probe(table, hooks)).first;
+  return std::min(known->second.value_or(batch), batch);
 }
 
 Plans::Entry Plans::make_entry(std::vector<Value> table, const Hooks& hooks) {
@@ -256,9 +263,8 @@ Plans::Entry Plans::make_entry(std::vector<Value> table, const Hooks& hooks) {
   return made;
 }
 
-Plans::Entry& Plans::entry(const std::vector<Value>& table, const Hooks& hooks) {
-  // Every input's type, rank and extents; then every hook's kind and place.
-  std::vector<int64_t> key;
+Plans::Key Plans::key_of(const std::vector<Value>& table, const Hooks& hooks, bool samples) const {
+  Key key;
   for (const int32_t id : program_->inputs()) {
     const Value& value = table[static_cast<size_t>(id)];
     if (!value.defined() || program_->is_default(id, value)) {
@@ -267,12 +273,17 @@ Plans::Entry& Plans::entry(const std::vector<Value>& table, const Hooks& hooks) 
     }
     key.push_back(static_cast<int64_t>(value.type));
     key.push_back(value.tensor.dim());
-    key.insert(key.end(), value.tensor.sizes().begin(), value.tensor.sizes().end());
+    key.insert(key.end(), value.tensor.sizes().begin() + (samples ? 1 : 0), value.tensor.sizes().end());
   }
   for (const Hooks::Entry& entry : hooks.all()) {
     const Edge& edge = entry.edge;
     key.insert(key.end(), {entry.watcher ? 1 : 0, program_->find_value(edge.value), edge.node, edge.input});
   }
+  return key;
+}
+
+Plans::Entry& Plans::entry(const std::vector<Value>& table, const Hooks& hooks) {
+  const Key key = key_of(table, hooks);
   const auto it = entries_.find(key);
   if (it != entries_.end()) return it->second;
   return entries_.emplace(key, make_entry(table, hooks)).first->second;

@@ -42,12 +42,17 @@ class Plans {
     std::unique_ptr<Plan> plan;  ///< null where a slice's plan serves
     int64_t slice = 0;           ///< samples in a slice; 0 = the batch is run whole
   };
+  using Key = std::vector<int64_t>;
+  /// Every input's type, rank and extents, without the first where `samples` is set; then every hook's kind and place.
+  Key key_of(const std::vector<Value>& table, const Hooks& hooks, bool samples = false) const;
   Entry& entry(const std::vector<Value>& table, const Hooks& hooks);
   Entry make_entry(std::vector<Value> table, const Hooks& hooks);
   /// What the plan is made of; nothing where shapes depend on the data.
   std::optional<PlanGraph> traced(std::vector<Value> table, const Hooks& hooks) const;
   /// Samples to run at a time; `batch` where they cannot be run apart.
-  int64_t slice_for(const std::vector<Value>& table, const Hooks& hooks, int64_t batch) const;
+  int64_t slice_for(const std::vector<Value>& table, const Hooks& hooks, int64_t batch);
+  /// Samples that fit into the caches together; nothing where they cannot be run apart.
+  std::optional<int64_t> probe(const std::vector<Value>& table, const Hooks& hooks) const;
   /// The table with `count` samples of the batch.
   std::vector<Value> samples_of(const std::vector<Value>& table, int64_t first, int64_t count) const;
   std::vector<Value> run_slices(const std::vector<Value>& table, const Hooks& hooks, int64_t slice);
@@ -55,8 +60,9 @@ class Plans {
 
   std::shared_ptr<const Program> program_;
   PackedWeights packed_;
-  std::map<std::vector<int64_t>, Entry> entries_;  ///< see entry()
-  const Hooks* hooks_ = nullptr;                   ///< of the run in progress
+  std::map<Key, Entry> entries_;
+  std::map<Key, std::optional<int64_t>> probes_;  ///< by the keys of samples
+  const Hooks* hooks_ = nullptr;                  ///< of the run in progress
 };
 
 }  // namespace kaon

@@ -50,6 +50,21 @@ class Net {
                                      constant(random({channels})), constant(random({channels}, 0.1F, 1.5F))});
   }
 
+  /// One engine, batches of several sizes after each other.
+  void check_batches(const std::string& output, const std::vector<int64_t>& sizes) {
+    ValueInfo x = make_value("x", input_);
+    x.shape->front() = Dim{};
+    Engine engine(make_model(nodes_, constants_, {x}, {output}, 17));
+    Shape shape = input_;
+    for (const int64_t size : sizes) {
+      shape[0] = size;
+      const TensorMap inputs{{"x", random(shape)}};
+      Frame frame = engine.start(inputs);
+      frame.finish();
+      compare(engine.run(inputs), frame.outputs(), fmt::format("a batch of {}", size));
+    }
+  }
+
   /// The planned run, bare and with a hook on every value, must agree with the frame's.
   void check(const std::vector<std::string>& outputs, int64_t opset = 17) {
     const Model model = make_model(nodes_, constants_, {make_value("x", input_)}, outputs, opset);
@@ -231,6 +246,12 @@ TEST(Plan, ABatchInSlicesEqualsTheWhole) {
   const std::string a = net.op("Relu", {net.conv("x", 4, 32, 3)});
   const std::string pooled = net.op("Flatten", {net.op("GlobalAveragePool", {net.conv(a, 32, 8, 3, 2)})});
   net.check({net.op("Gemm", {pooled, net.constant(net.random({8, 3})), net.constant(net.random({3}))})});
+}
+
+TEST(Plan, BatchesOfOtherSizesAreRunInTheSameSlices) {
+  Net net({1, 4, 64, 64});
+  const std::string a = net.op("Relu", {net.conv("x", 4, 32, 3)});
+  net.check_batches(net.op("GlobalAveragePool", {net.conv(a, 32, 8, 3, 2)}), {7, 2, 1, 9, 3});
 }
 
 TEST(Plan, MixingSamplesIsNotSliced) {

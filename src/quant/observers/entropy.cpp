@@ -91,7 +91,9 @@ class Entropy : public HistogramObserver {
     for (int k = kThresholds; k > 0; --k) {
       const auto bound = static_cast<float>(amax * k / kThresholds);
       const Range range{std::max(all.min, -bound), std::min(all.max, bound)};
-      if (error(range) > most) continue;
+      const double e = error(range);
+      if (e > kHopeless * most) break;
+      if (e > most) continue;
       const double d = divergence(range);
       if (d < least) {
         least = d;
