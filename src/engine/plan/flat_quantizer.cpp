@@ -32,6 +32,13 @@ FlatQuantizer::FlatQuantizer(const TensorSpec& spec, float scale, int32_t zero_p
   check_params(format_, params_);
 }
 
+std::optional<FlatQuantizer::Grid> FlatQuantizer::grid() const {
+  if (format_.kind != FormatKind::Integer || options_.rounding != Rounding::HalfEven) return std::nullopt;
+  const int64_t zero = params_.zero_point.empty() ? 0 : params_.zero_point.front();
+  return Grid{params_.scale.front(), static_cast<float>(format_.integer_min() - zero),
+              static_cast<float>(format_.integer_max() - zero)};
+}
+
 void FlatQuantizer::run(const float* in, float* out, int64_t count) const {
   const int64_t shape[] = {count};
   const FakeQuantizeJob job{FloatView(std::span(in, static_cast<size_t>(count))),

@@ -16,6 +16,12 @@ class FlatQuantizer {
   /// Throws InvalidInput where the format cannot take these parameters.
   FlatQuantizer(const TensorSpec& spec, float scale, int32_t zero_point);
 
+  /// What it does where the values are evenly spaced: round(x / step), half to even, clipped to [low, high], times step.
+  struct Grid {
+    float step, low, high;
+  };
+  std::optional<Grid> grid() const;
+
   /// out[i] from in[i], on the calling thread. `out` may be `in`.
   void run(const float* in, float* out, int64_t count) const;
 

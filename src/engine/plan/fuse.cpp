@@ -154,10 +154,13 @@ class Fuser {
 
   bool absorb_next(size_t index) {
     const int32_t value = graph_.ops[index].outputs[0];
-    if (absorb_pattern(index, value)) return true;
+    const bool on_grid = ends_on_grid(index);
+    if (!on_grid && absorb_pattern(index, value)) return true;
     const int64_t reader = only_reader(value);
     if (reader < 0) return false;
     const PlanOp& next = graph_.ops[static_cast<size_t>(reader)];
+    // An addition does better with the FakeQuantize behind it.
+    if (on_grid && !next.is("BatchNormalization")) return false;
     if (next.hook >= 0 || next.outputs.size() != 1 || next.inputs[0] < 0) return false;
     if (graph_.facts(next.outputs[0]).type != DType::Float32) return false;
     if (graph_.facts(next.outputs[0]).shape != graph_.facts(value).shape) return false;
@@ -181,6 +184,7 @@ class Fuser {
       const auto bounds = clip_bounds(graph_, next);
       return bounds && add({{algorithm::eltwise_clip, bounds->first, bounds->second}});
     }
+    if (next.is_fake_quantize()) return absorb_grid(index, static_cast<size_t>(reader));
     if (next.is("BatchNormalization")) return absorb_batch_norm(index, static_cast<size_t>(reader), value);
     if (next.is("Add") || next.is("Mul") || next.is("Sub") || next.is("Div")) {
       return absorb_binary(index, static_cast<size_t>(reader), value);
@@ -234,8 +238,8 @@ class Fuser {
     }
     const auto parameter = [&](size_t i) { return graph_.facts(norm.inputs[i]).constant.tensor.to(at::kDouble); };
     const double epsilon = norm.node->get_float("epsilon", 1e-5F);
-    const at::Tensor scale = parameter(1) / (parameter(4) + epsilon).sqrt();
-    const at::Tensor shift = (parameter(2) - parameter(3) * scale).to(at::kFloat);
+    at::Tensor scale = parameter(1) / (parameter(4) + epsilon).sqrt();
+    at::Tensor shift = (parameter(2) - parameter(3) * scale).to(at::kFloat);
     const int32_t output = norm.outputs[0];
     PlanOp& op = graph_.ops[index];
     if (op.is("Conv") && op.post.empty() && op.fold_scale < 0) {
@@ -243,6 +247,11 @@ class Fuser {
       op.fold_shift = graph_.add_constant(shift);
       take(index, {reader}, output, {});
       return true;
+    }
+    if (!op.post.empty() && op.post.back().algorithm == algorithm::eltwise_linear) {
+      shift = (shift + scale * op.post.back().beta).to(at::kFloat);
+      scale = scale * op.post.back().alpha;
+      op.post.pop_back();
     }
     std::vector<int64_t> along_channels(graph_.facts(value).shape.size(), 1);
     along_channels[1] = -1;
@@ -280,6 +289,56 @@ class Fuser {
                       [&](const PostOp& p) { return p.operand >= 0 && !graph_.facts(p.operand).is_static; });
     if (full && !facts.is_static && dynamic_operands > 0) return false;
     take(index, {reader}, output, {{next.is("Add") ? algorithm::binary_add : algorithm::binary_mul, 0, 0, operand}});
+    return true;
+  }
+
+  /// Whether a FakeQuantize was the last thing that the convolution took.
+  bool ends_on_grid(size_t index) const {
+    const std::vector<PostOp>& post = graph_.ops[index].post;
+    return has_post(index, algorithm::eltwise_round) && post.back().algorithm == algorithm::eltwise_linear;
+  }
+
+  /// Convolution, clips, FakeQuantize: results come in units of the step, are rounded, clipped once and scaled before
+  /// they are stored. The same behind a batch norm that was not folded, where a first FakeQuantize may come before it.
+  bool absorb_grid(size_t index, size_t reader) {
+    constexpr float kLargest = 1e15F;  // a step that products with weights cannot turn into infinities or zeros
+    constexpr float kSteps = 255;      // a finer grid would show that scaled weights are rounded
+    PlanOp& op = graph_.ops[index];
+    const std::shared_ptr<const FlatQuantizer> quantizer = flat_quantizer(graph_, graph_.ops[reader]);
+    if (!op.is("Conv") || quantizer == nullptr || !quantizer->grid()) return false;
+    const FlatQuantizer::Grid grid = *quantizer->grid();
+    if (grid.high - grid.low > kSteps || grid.step > kLargest || 1 / grid.step > kLargest) return false;
+    float low = grid.low;
+    float high = grid.high;
+    size_t kept = op.post.size();
+    for (; kept > 0; --kept) {
+      const PostOp& post = op.post[kept - 1];
+      const bool relu = post.algorithm == algorithm::eltwise_relu && post.alpha == 0;
+      if (!relu && post.algorithm != algorithm::eltwise_clip) break;
+      const float least = relu ? 0 : std::nearbyint(post.alpha / grid.step);
+      const float most = relu ? grid.high : std::nearbyint(post.beta / grid.step);
+      low = std::clamp(least, low, high);
+      high = std::clamp(most, low, high);
+    }
+    const auto is_static = [&](size_t i, algorithm kind) {
+      return op.post[i].algorithm == kind && graph_.facts(op.post[i].operand).is_static;
+    };
+    if (kept > 0 &&
+        !(kept > 1 && is_static(kept - 2, algorithm::binary_mul) && is_static(kept - 1, algorithm::binary_add))) {
+      return false;
+    }
+    op.post.resize(kept);
+    if (kept == 0) {
+      absorb_linear(index, {algorithm::eltwise_linear, 1 / grid.step, 0});
+    } else {
+      for (const size_t i : {kept - 2, kept - 1}) {
+        op.post[i].operand = graph_.add_constant(graph_.facts(op.post[i].operand).constant.tensor / grid.step);
+      }
+    }
+    const algorithm clip =
+        has_post(index, algorithm::eltwise_clip) ? algorithm::eltwise_clip_v2 : algorithm::eltwise_clip;
+    take(index, {reader}, graph_.ops[reader].outputs[0],
+         {{algorithm::eltwise_round, 0, 0}, {clip, low, high}, {algorithm::eltwise_linear, grid.step, 0}});
     return true;
   }
 

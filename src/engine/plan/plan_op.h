@@ -66,8 +66,8 @@ std::optional<std::pair<float, float>> clip_bounds(const PlanGraph& graph, const
 std::shared_ptr<const FlatQuantizer> flat_quantizer(const PlanGraph& graph, const PlanOp& op);
 
 /// Moves what follows a convolution or matrix product into it: bias-like and residual additions, scales, batch norms,
-/// clips and other activations, as long as nobody else reads the value between. An addition takes the clips and the
-/// FakeQuantize behind it.
+/// clips and other activations, as long as nobody else reads the value between. Convolutions and additions take the
+/// clips and the FakeQuantize behind them.
 void fuse(PlanGraph& graph);
 
 }  // namespace kaon
