@@ -67,6 +67,13 @@ std::vector<int64_t> Description::integers(const std::string& key, int64_t least
   return out;
 }
 
+std::vector<int64_t> Description::sides(const std::string& key, int64_t most) const {
+  if (!has(key)) return {};
+  if (!json_[key].is_array()) return {integer(key, 0, 1, most)};
+  if (json_[key].size() != 2) wrong(key, fmt::format("an integer from 1 to {}, or two: [height, width]", most));
+  return integers(key, 1, most);
+}
+
 double Description::number(const std::string& key, double otherwise) const {
   if (!has(key)) return otherwise;
   if (!json_[key].is_number()) wrong(key, "a number");

@@ -27,6 +27,8 @@ class Description {
   /// A path, relative to the description's folder.
   std::filesystem::path file(const std::string& key) const;
   int64_t integer(const std::string& key, int64_t otherwise, int64_t least, int64_t most) const;
+  /// One number from 1 to `most`, or two: height and width. Empty where there is no such key.
+  std::vector<int64_t> sides(const std::string& key, int64_t most) const;
   std::vector<int64_t> integers(const std::string& key, int64_t least, int64_t most) const;
   double number(const std::string& key, double otherwise) const;
   /// One number for each channel, or one for all.

@@ -243,6 +243,8 @@ TEST_F(Descriptions, ImageColorsAndLayouts) {
   EXPECT_EQ(first(R"("color": "gray")", {1, 1, 2, 2}), (std::vector<float>{11, 14, 17, 20}));
   EXPECT_EQ(first(R"("crop": 1)", {1, 3, 1, 1}), (std::vector<float>{10, 11, 12}));
   EXPECT_EQ(first(R"("resize": 1)", {1, 3, 1, 1}), (std::vector<float>{15, 16, 17}));
+  EXPECT_EQ(first(R"("crop": [1, 2])", {1, 3, 1, 2}), (std::vector<float>{10, 13, 11, 14, 12, 15}));
+  EXPECT_EQ(first(R"("resize": [1, 1])", {1, 3, 1, 1}), (std::vector<float>{15, 16, 17}));
 }
 
 TEST_F(Descriptions, WrongImages) {
@@ -256,9 +258,14 @@ TEST_F(Descriptions, WrongImages) {
   wrong(ErrorCode::InvalidConfig, "unknown color 'rbg'; known are rgb, bgr, gray",
         R"({"images": "img", "color": "rbg"})");
   wrong(ErrorCode::InvalidConfig, "unknown layout 'chw'", R"({"images": "img", "layout": "chw"})");
-  wrong(ErrorCode::InvalidConfig, "a \"crop\" of 3 does not fit a \"resize\" to 2",
+  wrong(ErrorCode::InvalidConfig, "a \"crop\" to [3] does not fit a \"resize\" to [2]",
         R"({"images": "img", "resize": 2, "crop": 3})");
-  wrong(ErrorCode::InvalidInput, "B.PNG: 2 × 2 pixels are too few for a crop of 3", R"({"images": "img", "crop": 3})");
+  wrong(ErrorCode::InvalidConfig, "a \"crop\" to [2, 3] does not fit a \"resize\" to [4, 2]",
+        R"({"images": "img", "resize": [4, 2], "crop": [2, 3]})");
+  wrong(ErrorCode::InvalidConfig, "\"crop\" must be an integer from 1 to 32768, or two: [height, width]",
+        R"({"images": "img", "crop": [1, 2, 3]})");
+  wrong(ErrorCode::InvalidInput, "B.PNG: 2 × 2 pixels are too few for a crop of 3 × 3",
+        R"({"images": "img", "crop": 3})");
   wrong(ErrorCode::InvalidInput, "\"first\" is 3", R"({"images": "img", "first": 3})");
   write_file(folder_ / "l.txt", "a.png\t8\nB.PNG\t9\n");
   wrong(ErrorCode::InvalidInput, "l.txt: has no class for the image 'b.png'",

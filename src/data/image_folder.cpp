@@ -38,12 +38,22 @@ namespace {
 
 constexpr int64_t kMostSide = 1 << 15;
 
+struct Size {
+  int64_t height = 0;
+  int64_t width = 0;
+
+  bool given() const { return height > 0; }
+};
+
 /// What happens to an image between its file and the model.
 struct Preprocessing {
   Color color = Color::Rgb;
   PixelLayout layout = PixelLayout::Nchw;
-  int64_t resize = 0;  ///< the shorter side; 0 leaves the size
-  int64_t crop = 0;    ///< a centred square; 0 leaves all
+  int64_t shorter = 0;  ///< the shorter side is resized to this and the other keeps in proportion; 0 leaves them
+  Size resize;          ///< or both sides are given
+  Size crop;            ///< the middle is kept; not given: all is
+
+  bool resizes() const { return shorter > 0 || resize.given(); }
 
   int64_t channels() const { return color == Color::Gray ? 1 : 3; }
   Shape sample(int64_t height, int64_t width) const {
@@ -63,21 +73,24 @@ Image load_image(const fs::path& path, const Preprocessing& steps) {
   const auto file = MappedFile::open(path);
   Image image = decode_image(file->bytes(), steps.channels(), where);
   int64_t width = image.width, height = image.height;
-  if (steps.resize > 0) {
+  if (steps.resize.given()) {
+    width = steps.resize.width;
+    height = steps.resize.height;
+  } else if (steps.shorter > 0) {
     // The longer side is rounded down, as torchvision does.
     const int64_t shorter = std::min(width, height);
-    width = steps.resize * width / shorter;
-    height = steps.resize * height / shorter;
+    width = steps.shorter * width / shorter;
+    height = steps.shorter * height / shorter;
   }
   Crop crop{0, 0, width, height};
-  if (steps.crop > 0) {
-    if (std::min(width, height) < steps.crop) {
-      fail(ErrorCode::InvalidInput, where, "{} × {} pixels{} are too few for a crop of {}", width, height,
-           steps.resize > 0 ? " after resizing" : "", steps.crop);
+  if (steps.crop.given()) {
+    if (width < steps.crop.width || height < steps.crop.height) {
+      fail(ErrorCode::InvalidInput, where, "{} × {} pixels{} are too few for a crop of {} × {}", width, height,
+           steps.resizes() ? " after resizing" : "", steps.crop.width, steps.crop.height);
     }
-    crop = {centre(width, steps.crop), centre(height, steps.crop), steps.crop, steps.crop};
+    crop = {centre(width, steps.crop.width), centre(height, steps.crop.height), steps.crop.width, steps.crop.height};
   }
-  if (width == image.width && height == image.height) return steps.crop > 0 ? crop_image(image, crop) : image;
+  if (width == image.width && height == image.height) return steps.crop.given() ? crop_image(image, crop) : image;
   if (crop.width > kMostPixels / crop.height) {
     fail(ErrorCode::Unsupported, where, "{} × {} pixels after resizing; up to {} are accepted", width, height,
          kMostPixels);
@@ -213,16 +226,24 @@ std::unique_ptr<Dataset> open_images(const Description& description, const std::
                                      const DatasetOptions& options) {
   description.check_keys(with_common_keys({"images", "labels", "resize", "crop", "color", "layout"}));
   const std::string& where = description.where();
-  const Preprocessing steps{.color = enum_value<Color>(description.text("color", "rgb"), where),
-                            .layout = enum_value<PixelLayout>(description.text("layout", "nchw"), where),
-                            .resize = description.integer("resize", 0, 1, kMostSide),
-                            .crop = description.integer("crop", 0, 1, kMostSide)};
-  if (steps.resize > 0 && steps.crop > steps.resize) {
-    fail(ErrorCode::InvalidConfig, where, "a \"crop\" of {} does not fit a \"resize\" to {}", steps.crop, steps.resize);
+  Preprocessing steps{.color = enum_value<Color>(description.text("color", "rgb"), where),
+                      .layout = enum_value<PixelLayout>(description.text("layout", "nchw"), where)};
+  const std::vector<int64_t> resize = description.sides("resize", kMostSide);
+  const std::vector<int64_t> crop = description.sides("crop", kMostSide);
+  if (resize.size() == 1) steps.shorter = resize[0];
+  if (resize.size() == 2) steps.resize = {resize[0], resize[1]};
+  if (!crop.empty()) steps.crop = {crop.front(), crop.back()};
+  const bool too_large = steps.resize.given()
+                             ? steps.crop.height > steps.resize.height || steps.crop.width > steps.resize.width
+                             : steps.shorter > 0 && std::min(steps.crop.height, steps.crop.width) > steps.shorter;
+  if (too_large) {
+    fail(ErrorCode::InvalidConfig, where, "a \"crop\" to {} does not fit a \"resize\" to {}", to_string(crop),
+         to_string(resize));
   }
   const ValueInfo& input = description.input(inputs);
-  const int64_t side = steps.crop > 0 ? steps.crop : -1;
-  const DType type = check_fits(DType::Float32, steps.sample(side, side), input, where, "an image, once preprocessed,");
+  const Size last = steps.crop.given() ? steps.crop : steps.resize.given() ? steps.resize : Size{-1, -1};
+  const DType type =
+      check_fits(DType::Float32, steps.sample(last.height, last.width), input, where, "an image, once preprocessed,");
 
   const std::vector<fs::path> all = list_images(description.file("images"));
   const Selection selection = description.select(std::ssize(all), options);

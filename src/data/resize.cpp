@@ -1,5 +1,5 @@
 // Pillow's 8-bit resampling: each pass weighs the covered pixels by a triangle as wide as the shrinking, in 22-bit
-// fixed point, and rounds to bytes between the horizontal and the vertical one.
+// fixed point, and rounds to bytes between the horizontal and the vertical one (Pillow 13 may turn their order around).
 #include <algorithm>
 #include <cmath>
 

@@ -2,9 +2,13 @@
 
 #include <gtest/gtest.h>
 
+#include <fstream>
+#include <iterator>
 #include <nlohmann/json.hpp>
 
 #include "graph/build_test.h"
+#include "quant/algorithm.h"
+#include "quant/observer.h"
 #include "quant/schemes.h"
 
 namespace kaon {
@@ -86,6 +90,32 @@ TEST(Config, ErrorsNameTheKeyAndWhatIsNear) {
 
 TEST(Config, AFileThatIsNoJsonIsNamed) {
   EXPECT_NE(error_of(ErrorCode::Io, [] { read_config("no/such.json"); }).find("no/such.json"), std::string::npos);
+}
+
+TEST(Config, TheDocumentationIsWholeAndItsExamplesAreRead) {
+  std::ifstream file(KAON_SOURCE_DIR "/docs/config.md");
+  const std::string text{std::istreambuf_iterator<char>(file), {}};
+  int examples = 0;
+  constexpr std::string_view kFence = "```json\n";
+  for (size_t at = text.find(kFence); at != std::string::npos; at = text.find(kFence, at + 1)) {
+    const size_t begin = at + kFence.size();
+    parse_config(Json::parse(text.substr(begin, text.find("```", begin) - begin)), "docs/config.md");
+    ++examples;
+  }
+  EXPECT_EQ(examples, 2);
+  const auto mentions = [&](std::string_view name) {
+    EXPECT_NE(text.find(fmt::format("`{}`", name)), std::string::npos) << name;
+  };
+  for (const auto& [name, observer] : observers().items()) {
+    mentions(name);
+    for (const ObserverOption& option : observer.options) mentions(option.name);
+  }
+  for (const std::string& name : algorithms().names()) mentions(name);
+  for (const auto& [name, value] : EnumNames<Granularity>::kAll) mentions(name);
+  for (const auto& [name, value] : EnumNames<ScaleType>::kAll) mentions(name);
+  for (const auto& [name, value] : EnumNames<Rounding>::kAll) mentions(name);
+  const Json spec = to_json(Spec{});
+  for (const auto& [key, value] : spec.items()) mentions(key);
 }
 
 }  // namespace
