@@ -97,7 +97,7 @@ class Debugger {
     for (const auto& watch : watches_) {
       const Quantizer& quantizer = watch->quantizer();
       if (quantizer.is_activation()) continue;
-      const Tensor& exact = quantized_.model.graph.find_initializer(quantizer.tensor)->tensor;
+      const Tensor& exact = constant_of(quantized_, quantizer.tensor);
       const Layer* layer = find_layer(quantized_, quantizer.serves.front().layer);
       const bool by_layer = quantizer.kind == Slot::Weight && layer != nullptr;
       watch->see_constant(exact, by_layer ? channel_axis(quantized_.model.graph, *layer) : 0);

@@ -359,6 +359,22 @@ TEST(Debug, WeightsNeedNoData) {
   EXPECT_NE(error_of(ErrorCode::InvalidConfig, [&] { debug(all); }).find("data"), std::string::npos);
 }
 
+TEST(Debug, AnAdjustedConstantIsWhatItsQuantizerSees) {
+  const MemoryDataset data = residual_data();
+  QuantizedModel quantized = quantize(residual_network(), scheme_config("w8a8"), &data);
+  std::vector<float> bias = quantized.model.graph.find_initializer("conv1.bias")->tensor.to_float();
+  double mean = 0;
+  for (float& value : bias) mean += (value += 3) / static_cast<double>(bias.size());
+  quantized.adjusted["conv1.bias"] = Tensor::of<float>({16}, bias);
+  const DebugReport report = debug(quantized, data);
+  const auto row =
+      std::ranges::find_if(report.rows, [](const DebugRow& r) { return r.layer == "conv1" && r.slot == Slot::Bias; });
+  ASSERT_NE(row, report.rows.end());
+  const QuantizerDebug& seen = report.quantizers[row->quantizer];
+  EXPECT_NEAR(seen.input.mean, mean, 1e-6);
+  EXPECT_LT(seen.local_error(), 1e-3);
+}
+
 TEST(Debug, ADisabledQuantizerLeavesNoRow) {
   const MemoryDataset data = residual_data();
   QuantizedModel quantized = quantize(residual_network(), scheme_config("w8a8"), &data);
