@@ -15,7 +15,7 @@
 #include "io/onnx/onnx.h"
 #include "quant/quantize.h"
 #include "quant/schemes.h"
-#include "quantize_transformer.h"
+#include "transformer.h"
 
 namespace kaon::bench {
 

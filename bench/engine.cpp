@@ -8,7 +8,6 @@
 #include <filesystem>
 #include <memory>
 #include <nlohmann/json.hpp>
-#include <random>
 
 #include "base/error.h"
 #include "bench.h"
@@ -17,6 +16,7 @@
 #include "io/npy/npy.h"
 #include "io/onnx/onnx.h"
 #include "numerics/error_metrics.h"
+#include "real_models.h"
 
 namespace kaon::bench {
 
@@ -27,25 +27,6 @@ namespace fs = std::filesystem;
 constexpr int kThreads = 2;
 constexpr double kLeastDb = 80;  // the outputs must agree that well before anything is timed
 constexpr int kMemoryRuns = 3;
-
-struct Subject {
-  const char* name;
-  const char* file;
-  Shape shape;  ///< of the input, for one sample
-  std::vector<int64_t> batches;
-  int64_t tokens = 0;  ///< the input holds integers below this; 0: numbers of a normal distribution
-};
-
-const std::vector<Subject> kSubjects{
-    {"mobilenetv2", "mobilenetv2_1.0_224_imagenet_fp32.onnx", {3, 224, 224}, {1, 8}},
-    {"resnet20", "resnet20_cifar10_fp32.onnx", {3, 32, 32}, {1, 8}},
-    {"resnet56", "resnet56_cifar10_fp32.onnx", {3, 32, 32}, {1, 8}},
-    {"resnet8", "resnet8_cifar10_mlperftiny_fp32.onnx", {3, 32, 32}, {1, 8}},
-    {"etinynet", "etinynet1.0_imagenet_fp32.onnx", {3, 224, 224}, {1, 8}},
-    {"ultraface", "ultraface_RFB-320.onnx", {3, 240, 320}, {1}},
-    {"pp_ocr", "ch_PP-OCRv4_rec_infer.onnx", {3, 48, 320}, {1}},
-    {"stories260k", "stories260K/model.onnx", {128}, {1, 8}, 512},
-};
 
 /// A folder for what the peers hand each other; it goes with the case.
 class Scratch {
@@ -67,24 +48,6 @@ class Scratch {
   fs::path path_;
 };
 
-fs::path path_of(const Subject& subject) { return fs::path(KAON_MODELS) / subject.file; }
-
-Tensor make_input(const Subject& subject, int64_t batch) {
-  Shape shape = subject.shape;
-  shape.insert(shape.begin(), batch);
-  const auto count = static_cast<size_t>(element_count(shape));
-  std::mt19937 random(1);
-  if (subject.tokens > 0) {
-    std::vector<int64_t> ids(count);
-    for (int64_t& id : ids) id = static_cast<int64_t>(random() % static_cast<uint64_t>(subject.tokens));
-    return Tensor::of<int64_t>(shape, ids);
-  }
-  std::normal_distribution<float> normal;
-  std::vector<float> values(count);
-  for (float& value : values) value = normal(random);
-  return Tensor::of<float>(shape, values);
-}
-
 /// A model and its inputs, which also lie in inputs.npz of the folder.
 struct Session {
   Scratch scratch;
@@ -92,11 +55,11 @@ struct Session {
   TensorMap inputs;
   OnnxRuntimePeer peer;
 
-  Session(const Subject& subject, int64_t batch) : engine(read_onnx(path_of(subject))), peer(kThreads) {
+  Session(const RealModel& model, int64_t batch) : engine(read_onnx(path_of(model))), peer(kThreads) {
     const std::string name = engine.model().graph.required_inputs().at(0).name;
-    inputs.emplace(name, make_input(subject, batch));
+    inputs.emplace(name, random_input(model.shape, batch, model.tokens));
     write_npz({{name, inputs.at(name)}}, scratch / "inputs.npz");
-    peer.load(path_of(subject), scratch / "inputs.npz");
+    peer.load(path_of(model), scratch / "inputs.npz");
   }
 
   void check() {
@@ -118,8 +81,8 @@ struct Session {
   }
 };
 
-Work timing(const Subject& subject, int64_t batch) {
-  auto session = std::make_shared<Session>(subject, batch);
+Work timing(const RealModel& model, int64_t batch) {
+  auto session = std::make_shared<Session>(model, batch);
   Work work;
   work.check = [=] { session->check(); };
   work.kaon = [=] { session->engine.run(session->inputs); };
@@ -128,17 +91,17 @@ Work timing(const Subject& subject, int64_t batch) {
 }
 
 /// MiB beyond start-up, each in a process of its own.
-std::pair<double, double> memory(const Subject& subject, int64_t batch) {
+std::pair<double, double> memory(const RealModel& model, int64_t batch) {
   const Scratch scratch;
   const fs::path inputs = scratch / "inputs.npz";
-  const std::string name = read_onnx(path_of(subject)).graph.required_inputs().at(0).name;
-  write_npz({{name, make_input(subject, batch)}}, inputs);
+  const std::string name = read_onnx(path_of(model)).graph.required_inputs().at(0).name;
+  write_npz({{name, random_input(model.shape, batch, model.tokens)}}, inputs);
   const auto kaon = nlohmann::json::parse(
-      output_of({KAON_PROGRAM, "run", path_of(subject).string(), "--input", inputs.string(), "--repeat",
+      output_of({KAON_PROGRAM, "run", path_of(model).string(), "--input", inputs.string(), "--repeat",
                  std::to_string(kMemoryRuns), "--threads", std::to_string(kThreads), "--json", "-q"}));
   const double kaon_startup = kaon.at("startup_mb"), kaon_peak = kaon.at("peak_mb");
   OnnxRuntimePeer peer(kThreads);
-  peer.load(path_of(subject), inputs);
+  peer.load(path_of(model), inputs);
   peer.run(kMemoryRuns);
   const auto [peer_startup, peer_peak] = peer.memory();
   fmt::print(stderr, "start-up: kaon {:.0f} MiB, Python with onnxruntime {:.0f} MiB\n", kaon_startup, peer_startup);
@@ -151,17 +114,16 @@ const bool kAdded = add([](Cases& cases) {
     fmt::print(stderr, "engine left out: {} does not exist\n", needed);
     return;
   }
-  for (const Subject& subject : kSubjects) {
-    for (const int64_t batch : subject.batches) {
-      const std::string name = fmt::format("{}/batch{}", subject.name, batch);
-      cases.push_back({name, "ONNX Runtime", "ms", 0, kThreads, [=] { return timing(subject, batch); }});
+  for (const RealModel& model : real_models()) {
+    for (const int64_t batch : model.batches) {
+      const std::string name = fmt::format("{}/batch{}", model.name, batch);
+      cases.push_back({name, "ONNX Runtime", "ms", 0, kThreads, [=] { return timing(model, batch); }});
     }
   }
-  for (const Subject& subject : kSubjects) {
-    for (const int64_t batch : subject.batches) {
-      const std::string name =
-          fmt::format("memory/{}{}", subject.name, batch > 1 ? fmt::format("/batch{}", batch) : "");
-      const auto measure = [=] { return Work{.measure = [=] { return memory(subject, batch); }}; };
+  for (const RealModel& model : real_models()) {
+    for (const int64_t batch : model.batches) {
+      const std::string name = fmt::format("memory/{}{}", model.name, batch > 1 ? fmt::format("/batch{}", batch) : "");
+      const auto measure = [=] { return Work{.measure = [=] { return memory(model, batch); }}; };
       cases.push_back({name, "ONNX Runtime", "MiB", 0, kThreads, measure});
     }
   }

@@ -3,8 +3,8 @@
 
 #include <cmath>
 #include <filesystem>
+#include <functional>
 #include <memory>
-#include <random>
 
 #include "base/error.h"
 #include "bench.h"
@@ -14,7 +14,8 @@
 #include "quant/quantize.h"
 #include "quant/schemes.h"
 #include "quant/simulate.h"
-#include "quantize_transformer.h"
+#include "real_models.h"
+#include "transformer.h"
 
 namespace kaon::bench {
 
@@ -29,47 +30,37 @@ constexpr double kLeastDb = 25;
 constexpr double kMarginDb = 3;
 constexpr int64_t kRuns = 8;  // batches of a calibration, so that making its engine counts little
 
+/// What is measured.
 struct Subject {
-  const char* name;
-  const char* file;  ///< nullptr: the transformer made here
-  Shape shape;       ///< of the input, for one sample
+  std::string name;
+  std::function<Model()> load;
+  Shape shape;  ///< of the input, for one sample
   std::vector<int64_t> batches;
-  int64_t tokens = 0;  ///< the input holds integers below this; 0: numbers of a normal distribution
+  int64_t tokens = 0;  ///< see random_input()
+
+  bool convolutional() const { return shape.size() == 3; }
+  TensorMap inputs(const Model& model, int64_t batch) const {
+    return {{model.graph.required_inputs().at(0).name, random_input(shape, batch, tokens)}};
+  }
 };
 
-const std::vector<Subject> kSubjects{
-    {"mobilenetv2", "mobilenetv2_1.0_224_imagenet_fp32.onnx", {3, 224, 224}, {1, 8}},
-    {"resnet20", "resnet20_cifar10_fp32.onnx", {3, 32, 32}, {1, 8}},
-    {"resnet56", "resnet56_cifar10_fp32.onnx", {3, 32, 32}, {1, 8}},
-    {"resnet8", "resnet8_cifar10_mlperftiny_fp32.onnx", {3, 32, 32}, {1, 8}},
-    {"etinynet", "etinynet1.0_imagenet_fp32.onnx", {3, 224, 224}, {1, 8}},
-    {"stories260k", "stories260K/model.onnx", {128}, {1, 8}, 512},
-    {"transformer", nullptr, {128, 768}, {1}},
-};
+/// The models that are there, and a transformer made here.
+std::vector<Subject> subjects() {
+  std::vector<Subject> found;
+  for (const RealModel& model : real_models()) {
+    if (fs::exists(path_of(model))) {
+      found.push_back(
+          {model.name, [=] { return read_onnx(path_of(model)); }, model.shape, model.batches, model.tokens});
+    } else {
+      fmt::print(stderr, "{} left out: no {}\n", model.name, model.file);
+    }
+  }
+  found.push_back({"transformer", [] { return make_transformer(12, 768, 12, 128); }, {128, 768}, {1}});
+  return found;
+}
 
 /// What simulation is measured with: the first on every model, all on transformers.
 const std::vector<std::string> kSchemes{"w8a8", "fp8", "w4g32", "w8a8d", "fp8d", "mxfp8"};
-
-Model load(const Subject& subject) {
-  return subject.file == nullptr ? make_transformer(12, 768, 12, 128) : read_onnx(fs::path(KAON_MODELS) / subject.file);
-}
-
-TensorMap make_inputs(const Subject& subject, const Model& model, int64_t batch) {
-  Shape shape = subject.shape;
-  shape.insert(shape.begin(), batch);
-  const auto count = static_cast<size_t>(element_count(shape));
-  const std::string name = model.graph.required_inputs().at(0).name;
-  std::mt19937 random(1);
-  if (subject.tokens > 0) {
-    std::vector<int64_t> ids(count);
-    for (int64_t& id : ids) id = static_cast<int64_t>(random() % static_cast<uint64_t>(subject.tokens));
-    return {{name, Tensor::of<int64_t>(shape, ids)}};
-  }
-  std::normal_distribution<float> normal;
-  std::vector<float> values(count);
-  for (float& value : values) value = normal(random);
-  return {{name, Tensor::of<float>(shape, values)}};
-}
 
 /// The inputs of one run, several times over, as a dataset.
 class Repeated : public Dataset {
@@ -98,8 +89,8 @@ double agreement(const Tensor& a, const Tensor& b) {
 }
 
 Work simulation(const Subject& subject, int64_t batch, const std::string& scheme) {
-  const Model model = load(subject);
-  const auto inputs = std::make_shared<const TensorMap>(make_inputs(subject, model, batch));
+  const Model model = subject.load();
+  const auto inputs = std::make_shared<const TensorMap>(subject.inputs(model, batch));
   const QuantizedModel small = quantized(model, *inputs, scheme_config(scheme));
   const auto simulation = std::make_shared<Engine>(simulate(small));
   const auto plain = std::make_shared<Engine>(small.model);
@@ -122,8 +113,8 @@ Work simulation(const Subject& subject, int64_t batch, const std::string& scheme
 
 /// Calibration of the activations beside a bare run of the model.
 Work calibration(const Subject& subject, int64_t batch, const std::string& observer) {
-  const Model model = load(subject);
-  const auto inputs = std::make_shared<const TensorMap>(make_inputs(subject, model, batch));
+  const Model model = subject.load();
+  const auto inputs = std::make_shared<const TensorMap>(subject.inputs(model, batch));
   const auto plain = std::make_shared<Engine>(model);
   Config config = scheme_config("w8a8");
   set_observer(config, {observer, {}});
@@ -141,20 +132,15 @@ Work calibration(const Subject& subject, int64_t batch, const std::string& obser
 
 const bool kAdded = add([](Cases& cases) {
   constexpr const char* kPeer = "float forward";
-  for (const Subject& subject : kSubjects) {
-    if (subject.file != nullptr && !fs::exists(fs::path(KAON_MODELS) / subject.file)) {
-      fmt::print(stderr, "{} left out: no {}\n", subject.name, subject.file);
-      continue;
-    }
-    const bool convolutional = subject.shape.size() == 3;
+  for (const Subject& subject : subjects()) {
     for (const std::string& scheme : kSchemes) {
-      if (convolutional && scheme != kSchemes.front()) continue;
+      if (subject.convolutional() && scheme != kSchemes.front()) continue;
       for (const int64_t batch : subject.batches) {
         cases.push_back({fmt::format("simulate/{}/{}/batch{}", subject.name, scheme, batch), kPeer, "ms", 0, kThreads,
                          [=] { return simulation(subject, batch, scheme); }});
       }
     }
-    if (!convolutional) continue;
+    if (!subject.convolutional()) continue;
     for (const char* observer : {"min_max", "percentile"}) {
       cases.push_back({fmt::format("calibrate/{}/{}/batch8", subject.name, observer), "float forwards", "ms", 0,
                        kThreads, [=] { return calibration(subject, 8, observer); }});

@@ -1,10 +1,11 @@
 #include "engine/threads.h"
 
 #include <dlfcn.h>
-#include <omp.h>
 
 #include "base/parallel.h"
 #include "engine/aten.h"
+
+extern "C" void omp_set_num_threads(int count) noexcept;  // of the OpenMP library that libtorch uses
 
 namespace kaon {
 

@@ -1,4 +1,4 @@
-#include "quantize_transformer.h"
+#include "transformer.h"
 
 #include <fmt/core.h>
 
