@@ -124,6 +124,21 @@ TEST(FakeQuantizePlan, ConvolutionsTakeTwoQuantizersAndTheBatchNormBetween) {
   }
 }
 
+TEST(FakeQuantizePlan, ActivationsBetweenTwoQuantizers) {
+  const TensorSpec spec{.format = "int8"};
+  for (const int64_t group : {1, 32}) {
+    SCOPED_TRACE(fmt::format("{} groups", group));
+    Net net({2, 32, 8, 8});
+    const auto conv = [&] { return net.quantize(net.conv("x", 32, 32, 3, group), spec, 0.5F, 0); };
+    // Steps and slopes are powers of two, so that all results are exact.
+    const std::string leaky = net.op("LeakyRelu", {conv()}, {{"alpha", 0.25F, {}}});
+    const std::string gate = net.op("HardSigmoid", {conv()}, {{"alpha", 0.125F, {}}, {"beta", 0.5F, {}}});
+    const std::string scaled = net.op("Mul", {conv(), net.constant(Tensor::scalar(4.0F))});
+    net.check({net.quantize(leaky, spec, 0.25F, 5), net.quantize(gate, spec, 0.125F, -4),
+               net.quantize(scaled, spec, 8, 0), net.quantize(conv(), spec, 2, 1)});
+  }
+}
+
 TEST(FakeQuantizePlan, ClipsThatLieOutsideTheGrid) {
   Net net({1, 16, 5, 5});
   const TensorSpec spec{.format = "int4"};  // -4 … 3.5

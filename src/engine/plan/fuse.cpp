@@ -154,13 +154,12 @@ class Fuser {
 
   bool absorb_next(size_t index) {
     const int32_t value = graph_.ops[index].outputs[0];
-    const bool on_grid = ends_on_grid(index);
-    if (!on_grid && absorb_pattern(index, value)) return true;
+    if (absorb_pattern(index, value)) return true;
     const int64_t reader = only_reader(value);
     if (reader < 0) return false;
     const PlanOp& next = graph_.ops[static_cast<size_t>(reader)];
-    // An addition does better with the FakeQuantize behind it.
-    if (on_grid && !next.is("BatchNormalization")) return false;
+    // Quantized results are better added in one pass with the FakeQuantize behind the addition.
+    if (next.is("Add") && graph_.ops[index].grid_end > 0 && !graph_.scalar(other_input(next, value))) return false;
     if (next.hook >= 0 || next.outputs.size() != 1 || next.inputs[0] < 0) return false;
     if (graph_.facts(next.outputs[0]).type != DType::Float32) return false;
     if (graph_.facts(next.outputs[0]).shape != graph_.facts(value).shape) return false;
@@ -252,6 +251,7 @@ class Fuser {
       shift = (shift + scale * op.post.back().beta).to(at::kFloat);
       scale = scale * op.post.back().alpha;
       op.post.pop_back();
+      op.grid_end = std::min(op.grid_end, op.post.size());
     }
     std::vector<int64_t> along_channels(graph_.facts(value).shape.size(), 1);
     along_channels[1] = -1;
@@ -269,12 +269,10 @@ class Fuser {
     const int32_t operand = other_input(next, value);
     const int32_t output = next.outputs[0];
     if (const std::optional<float> number = graph_.scalar(operand)) {
-      PostOp linear{algorithm::eltwise_linear, 1, 0};
-      if (next.is("Add")) linear.beta = *number;
-      if (next.is("Sub")) linear.beta = -*number;
-      if (next.is("Mul")) linear.alpha = *number;
-      if (next.is("Div")) linear.alpha = 1 / *number;
-      if (!absorb_linear(index, linear)) return false;
+      if (next.is("Add")) absorb_linear(index, 1, *number);
+      if (next.is("Sub")) absorb_linear(index, 1, -*number);
+      if (next.is("Mul")) absorb_linear(index, *number, 0);
+      if (next.is("Div")) absorb_linear(index, 1 / *number, 0);
       take(index, {reader}, output, {});
       return true;
     }
@@ -292,14 +290,8 @@ class Fuser {
     return true;
   }
 
-  /// Whether a FakeQuantize was the last thing that the convolution took.
-  bool ends_on_grid(size_t index) const {
-    const std::vector<PostOp>& post = graph_.ops[index].post;
-    return has_post(index, algorithm::eltwise_round) && post.back().algorithm == algorithm::eltwise_linear;
-  }
-
   /// Convolution, clips, FakeQuantize: results come in units of the step, are rounded, clipped once and scaled before
-  /// they are stored. The same behind a batch norm that was not folded, where a first FakeQuantize may come before it.
+  /// they are stored. Once more behind a batch norm or an activation that comes next.
   bool absorb_grid(size_t index, size_t reader) {
     constexpr float kLargest = 1e15F;  // a step that products with weights cannot turn into infinities or zeros
     constexpr float kSteps = 255;      // a finer grid would show that scaled weights are rounded
@@ -311,7 +303,7 @@ class Fuser {
     float low = grid.low;
     float high = grid.high;
     size_t kept = op.post.size();
-    for (; kept > 0; --kept) {
+    for (; kept > op.grid_end; --kept) {
       const PostOp& post = op.post[kept - 1];
       const bool relu = post.algorithm == algorithm::eltwise_relu && post.alpha == 0;
       if (!relu && post.algorithm != algorithm::eltwise_clip) break;
@@ -320,25 +312,16 @@ class Fuser {
       low = std::clamp(least, low, high);
       high = std::clamp(most, low, high);
     }
-    const auto is_static = [&](size_t i, algorithm kind) {
-      return op.post[i].algorithm == kind && graph_.facts(op.post[i].operand).is_static;
-    };
-    if (kept > 0 &&
-        !(kept > 1 && is_static(kept - 2, algorithm::binary_mul) && is_static(kept - 1, algorithm::binary_add))) {
-      return false;
+    algorithm clip = algorithm::eltwise_clip;
+    for (size_t i = 0; i < kept; ++i) {
+      if (op.post[i].algorithm == algorithm::eltwise_clip_v2) return false;
+      if (op.post[i].algorithm == algorithm::eltwise_clip) clip = algorithm::eltwise_clip_v2;
     }
     op.post.resize(kept);
-    if (kept == 0) {
-      absorb_linear(index, {algorithm::eltwise_linear, 1 / grid.step, 0});
-    } else {
-      for (const size_t i : {kept - 2, kept - 1}) {
-        op.post[i].operand = graph_.add_constant(graph_.facts(op.post[i].operand).constant.tensor / grid.step);
-      }
-    }
-    const algorithm clip =
-        has_post(index, algorithm::eltwise_clip) ? algorithm::eltwise_clip_v2 : algorithm::eltwise_clip;
-    take(index, {reader}, graph_.ops[reader].outputs[0],
-         {{algorithm::eltwise_round, 0, 0}, {clip, low, high}, {algorithm::eltwise_linear, grid.step, 0}});
+    absorb_linear(index, 1 / grid.step, 0);
+    take(index, {reader}, graph_.ops[reader].outputs[0], {{algorithm::eltwise_round, 0, 0}, {clip, low, high}});
+    absorb_linear(index, grid.step, 0);
+    op.grid_end = op.post.size();
     return true;
   }
 
@@ -373,28 +356,40 @@ class Fuser {
     }
   }
 
-  /// x·alpha + beta goes into the weights of a convolution, or joins the one before it.
-  bool absorb_linear(size_t index, const PostOp& linear) {
+  /// x·alpha + beta goes into the weights of a convolution, or into the post-ops.
+  void absorb_linear(size_t index, float alpha, float beta) {
     PlanOp& op = graph_.ops[index];
-    if (op.is("Conv") && op.post.empty()) {
+    std::vector<PostOp>& post = op.post;
+    const auto tensor = [&](int32_t id) { return graph_.facts(id).constant.tensor; };
+    if (op.is("Conv") && post.empty()) {
       const int64_t channels = graph_.facts(op.outputs[0]).shape[1];
-      at::Tensor scale = at::full({channels}, linear.alpha);
-      at::Tensor shift = at::full({channels}, linear.beta);
-      if (op.fold_scale >= 0) {
-        scale = graph_.facts(op.fold_scale).constant.tensor * linear.alpha;
-        shift = graph_.facts(op.fold_shift).constant.tensor * linear.alpha + linear.beta;
-      }
-      op.fold_scale = graph_.add_constant(scale);
-      op.fold_shift = graph_.add_constant(shift);
-    } else if (!op.post.empty() && op.post.back().algorithm == algorithm::eltwise_linear) {
-      op.post.back().alpha *= linear.alpha;
-      op.post.back().beta = op.post.back().beta * linear.alpha + linear.beta;
+      const at::Tensor scale = op.fold_scale < 0 ? at::ones({channels}) : tensor(op.fold_scale);
+      const at::Tensor shift = op.fold_scale < 0 ? at::zeros({channels}) : tensor(op.fold_shift);
+      op.fold_scale = graph_.add_constant(scale * alpha);
+      op.fold_shift = graph_.add_constant(shift * alpha + beta);
+    } else if (!post.empty() && post.back().algorithm == algorithm::eltwise_linear) {
+      post.back().alpha *= alpha;
+      post.back().beta = post.back().beta * alpha + beta;
+    } else if (ends_with_affine(post)) {
+      PostOp& mul = post[post.size() - 2];
+      PostOp& add = post.back();
+      mul.operand = graph_.add_constant(tensor(mul.operand) * alpha);
+      add.operand = graph_.add_constant(tensor(add.operand) * alpha + beta);
     } else if (has_post(index, algorithm::eltwise_linear)) {
-      return false;
+      if (alpha != 1) post.push_back({algorithm::binary_mul, 0, 0, graph_.add_constant(at::full({1}, alpha))});
+      if (beta != 0) post.push_back({algorithm::binary_add, 0, 0, graph_.add_constant(at::full({1}, beta))});
     } else {
-      op.post.push_back(linear);
+      post.push_back({algorithm::eltwise_linear, alpha, beta});
     }
-    return true;
+  }
+
+  /// A product with a constant, then a sum with one.
+  bool ends_with_affine(const std::vector<PostOp>& post) const {
+    if (post.size() < 2) return false;
+    const PostOp& mul = post[post.size() - 2];
+    const PostOp& add = post.back();
+    return mul.algorithm == algorithm::binary_mul && graph_.facts(mul.operand).is_static &&
+           add.algorithm == algorithm::binary_add && graph_.facts(add.operand).is_static;
   }
 
   /// Whether `operand` varies along the channels of a convolution, or the columns of a product, alone.
