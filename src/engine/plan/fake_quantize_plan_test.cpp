@@ -139,6 +139,14 @@ TEST(FakeQuantizePlan, ActivationsBetweenTwoQuantizers) {
   }
 }
 
+TEST(FakeQuantizePlan, AWeightThatIsComputedLeavesThePostOpsApart) {
+  const TensorSpec spec{.format = "int8"};
+  Net net({2, 16, 3, 3});
+  const std::string a = net.quantize(net.op("Conv", {"x", "x"}), spec, 4, 0);
+  const std::string b = net.op("LeakyRelu", {a}, {{"alpha", 0.25F, {}}});
+  net.check({net.quantize(b, spec, 2, 10)});
+}
+
 TEST(FakeQuantizePlan, ClipsThatLieOutsideTheGrid) {
   Net net({1, 16, 5, 5});
   const TensorSpec spec{.format = "int4"};  // -4 … 3.5
