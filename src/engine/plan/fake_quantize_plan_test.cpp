@@ -271,12 +271,12 @@ TEST(FakeQuantizePlan, KeepsWhatIsFusedBeforeIt) {
   fuse(graph);
   ASSERT_EQ(graph.ops.size(), 2U);
   EXPECT_TRUE(graph.ops[0].is("Conv"));
-  EXPECT_GE(graph.ops[0].fold_scale, 0);
-  ASSERT_EQ(graph.ops[0].post.size(), 3U);
-  EXPECT_EQ(graph.ops[0].post[0].algorithm, dnnl::algorithm::eltwise_round);
-  EXPECT_EQ(graph.ops[0].post[1].alpha, 0);
-  EXPECT_EQ(graph.ops[0].post[1].beta, 255);
-  EXPECT_EQ(graph.ops[0].post[2].alpha, 0.1F);
+  ASSERT_EQ(graph.ops[0].post.size(), 4U);
+  EXPECT_EQ(graph.ops[0].post[0].alpha, 10);
+  EXPECT_EQ(graph.ops[0].post[1].algorithm, dnnl::algorithm::eltwise_round);
+  EXPECT_EQ(graph.ops[0].post[2].alpha, 0);
+  EXPECT_EQ(graph.ops[0].post[2].beta, 255);
+  EXPECT_EQ(graph.scalar(graph.ops[0].post[3].operand), 0.1F);
   EXPECT_TRUE(graph.ops[1].is("Add"));
   EXPECT_EQ(graph.ops[1].post.size(), 1U);
   EXPECT_NE(graph.ops[1].quantizer, nullptr);

@@ -293,8 +293,8 @@ class Fuser {
   /// Convolution, clips, FakeQuantize: results come in units of the step, are rounded, clipped once and scaled before
   /// they are stored. Once more behind a batch norm or an activation that comes next.
   bool absorb_grid(size_t index, size_t reader) {
-    constexpr float kLargest = 1e15F;  // a step that products with weights cannot turn into infinities or zeros
-    constexpr float kSteps = 255;      // a finer grid would show that scaled weights are rounded
+    constexpr float kLargest = 1e15F;  // a step that products cannot turn into infinities or zeros
+    constexpr float kSteps = 255;      // a finer grid would show that x / step is not x · (1 / step)
     PlanOp& op = graph_.ops[index];
     const std::shared_ptr<const FlatQuantizer> quantizer = flat_quantizer(graph_, graph_.ops[reader]);
     if (!op.is("Conv") || quantizer == nullptr || !quantizer->grid()) return false;
@@ -318,7 +318,11 @@ class Fuser {
       if (op.post[i].algorithm == algorithm::eltwise_clip) clip = algorithm::eltwise_clip_v2;
     }
     op.post.resize(kept);
-    absorb_linear(index, 1 / grid.step, 0);
+    if (kept == 0) {
+      op.post.push_back({algorithm::eltwise_linear, 1 / grid.step, 0});  // weights would be rounded once more
+    } else {
+      absorb_linear(index, 1 / grid.step, 0);
+    }
     take(index, {reader}, graph_.ops[reader].outputs[0], {{algorithm::eltwise_round, 0, 0}, {clip, low, high}});
     absorb_linear(index, grid.step, 0);
     op.grid_end = op.post.size();
