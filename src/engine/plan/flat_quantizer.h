@@ -16,7 +16,8 @@ class FlatQuantizer {
   /// Throws InvalidInput where the format cannot take these parameters.
   FlatQuantizer(const TensorSpec& spec, float scale, int32_t zero_point);
 
-  /// What it does where the values are evenly spaced: round(x / step), half to even, clipped to [low, high], times step.
+  /// What it does where the values are evenly spaced: round(x / step), half to even, clipped to [low, high], times
+  /// step.
   struct Grid {
     float step, low, high;
   };

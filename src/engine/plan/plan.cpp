@@ -203,7 +203,13 @@ std::vector<Value> Plans::inputs_of(const std::vector<Value>& table) const {
 }
 
 std::optional<PlanGraph> Plans::traced(std::vector<Value> table, const Hooks& hooks) const {
-  Trace trace = trace_program(*program_, std::move(table), HookTable(*program_, hooks));
+  const HookTable where(*program_, hooks);
+  Trace trace;
+  try {
+    trace = trace_program(*program_, table, where, /*shapes_only=*/true);
+  } catch (const Error&) {  // the zeros may be to blame, as when one divides by them
+    trace = trace_program(*program_, std::move(table), where, /*shapes_only=*/false);
+  }
   if (!trace.unplannable.empty()) return std::nullopt;
   PlanGraph graph;
   graph.values = std::move(trace.values);

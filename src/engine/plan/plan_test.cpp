@@ -254,6 +254,14 @@ TEST(Plan, BatchesOfOtherSizesAreRunInTheSameSlices) {
   net.check_batches(net.op("GlobalAveragePool", {net.conv(a, 32, 8, 3, 2)}), {7, 2, 1, 9, 3});
 }
 
+TEST(Plan, DividesByWhatAConvolutionGives) {
+  Net net({1, 2, 4, 4});
+  const std::string three = net.op("Conv", {"x", net.constant(Tensor::of<float>({1, 2, 1, 1}, std::vector<float>(2))),
+                                            net.constant(Tensor::of<float>({1}, std::vector<float>{3}))});
+  const std::string whole = net.op("Cast", {three}, {{"to", int64_t{7}, {}}});
+  net.check({net.op("Cast", {net.op("Div", {net.ints({7}), whole})}, {{"to", int64_t{1}, {}}})});
+}
+
 TEST(Plan, MixingSamplesIsNotSliced) {
   Net net({6, 16, 64, 64});
   const std::string a = net.op("Relu", {net.conv("x", 16, 16, 3)});

@@ -62,7 +62,7 @@ bool is_random(const std::string& op) {
 
 }  // namespace
 
-Trace trace_program(const Program& program, std::vector<Value> table, const HookTable& hooks) {
+Trace trace_program(const Program& program, std::vector<Value> table, const HookTable& hooks, bool shapes_only) {
   Trace trace;
   trace.values.resize(table.size());
   trace.step_is_static.resize(program.steps().size());
@@ -108,7 +108,7 @@ Trace trace_program(const Program& program, std::vector<Value> table, const Hook
         return trace;
       }
     }
-    program.run_step(i, table, nullptr, /*shapes_only=*/!step_static);
+    program.run_step(i, table, nullptr, shapes_only && !step_static);
     trace.step_is_static[i] = step_static;
     for (const int32_t id : step.outputs) {
       if (id >= 0) note(id, step_static);

@@ -24,7 +24,8 @@ struct Trace {
 };
 
 /// Runs the program once and notes shapes, types and everything that does not depend on the inputs' contents.
-/// What follows from a value or edge that `hooks` may replace is not static.
-Trace trace_program(const Program& program, std::vector<Value> table, const HookTable& hooks);
+/// What follows from a value or edge that `hooks` may replace is not static. With `shapes_only`, costly steps that
+/// depend on the inputs give zeros.
+Trace trace_program(const Program& program, std::vector<Value> table, const HookTable& hooks, bool shapes_only);
 
 }  // namespace kaon
