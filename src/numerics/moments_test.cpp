@@ -4,27 +4,16 @@
 
 #include <cmath>
 #include <limits>
-#include <random>
 #include <vector>
 
 #include "base/error.h"
 #include "base/parallel.h"
 #include "numerics/half.h"
+#include "numerics/statistics_test_data.h"
 #include "numerics/test_targets-inl.h"
 
 namespace kaon {
 namespace {
-
-constexpr float kInf = std::numeric_limits<float>::infinity();
-constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
-
-std::vector<float> normal(int64_t count, float mean, float stddev, unsigned seed = 1) {
-  std::mt19937 random(seed);
-  std::normal_distribution<float> distribution(mean, stddev);
-  std::vector<float> values(static_cast<size_t>(count));
-  for (float& value : values) value = distribution(random);
-  return values;
-}
 
 /// Two passes in long double.
 struct Reference {
