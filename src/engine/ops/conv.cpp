@@ -98,7 +98,7 @@ at::Tensor convolve_transposed(const at::Tensor& x, const at::Tensor& weight, co
   const std::vector<int64_t> zeros(rank, 0);
   const at::Tensor full = at::convolution(x, weight, {}, window.strides, zeros, window.dilations, /*transposed=*/true,
                                           zeros, resolved.groups);
-  const at::Tensor y = pad_spatial(full, crop_begin, crop_end, 0);
+  at::Tensor y = pad_spatial(full, crop_begin, crop_end, 0);
   if (!bias.defined()) return y;
   std::vector<int64_t> shape(static_cast<size_t>(x.dim()), 1);
   shape[1] = bias.numel();

@@ -20,7 +20,7 @@ int32_t PlanGraph::add_value(ValueFacts facts) {
   return static_cast<int32_t>(values.size()) - 1;
 }
 
-int32_t PlanGraph::add_constant(at::Tensor tensor) {
+int32_t PlanGraph::add_constant(const at::Tensor& tensor) {
   ValueFacts facts;
   facts.shape.assign(tensor.sizes().begin(), tensor.sizes().end());
   facts.type = DType::Float32;
@@ -134,13 +134,13 @@ class Fuser {
     return op.is(name) && op.inputs.size() == 2 && value && graph_.scalar(other_input(op, id)) == value;
   }
 
-  void take(size_t into, std::initializer_list<size_t> taken, int32_t output, std::vector<PostOp> post) {
+  void take(size_t into, std::initializer_list<size_t> taken, int32_t output, const std::vector<PostOp>& post) {
     PlanOp& op = graph_.ops[into];
     for (const size_t i : taken) {
       gone_[i] = true;
       op.position = std::max(op.position, graph_.ops[i].position);
     }
-    for (PostOp& one : post) {
+    for (const PostOp& one : post) {
       // A dynamic operand is read at this op now.
       if (one.operand >= 0 && static_cast<size_t>(one.operand) < readers_.size()) {
         for (size_t& reader : readers_[static_cast<size_t>(one.operand)]) {
@@ -163,11 +163,11 @@ class Fuser {
     if (next.hook >= 0 || next.outputs.size() != 1 || next.inputs[0] < 0) return false;
     if (graph_.facts(next.outputs[0]).type != DType::Float32) return false;
     if (graph_.facts(next.outputs[0]).shape != graph_.facts(value).shape) return false;
-    const auto add = [&](std::vector<PostOp> post) {
+    const auto add = [&](const std::vector<PostOp>& post) {
       for (const PostOp& one : post) {
         if (has_post(index, one.algorithm)) return false;
       }
-      take(index, {static_cast<size_t>(reader)}, next.outputs[0], std::move(post));
+      take(index, {static_cast<size_t>(reader)}, next.outputs[0], post);
       return true;
     };
     if (next.is("Relu")) return add({{algorithm::eltwise_relu, 0, 0}});

@@ -55,7 +55,7 @@ struct PlanGraph {
 
   const ValueFacts& facts(int32_t id) const { return values[static_cast<size_t>(id)]; }
   int32_t add_value(ValueFacts facts);
-  int32_t add_constant(at::Tensor tensor);
+  int32_t add_constant(const at::Tensor& tensor);
   /// A static value of one float element.
   std::optional<float> scalar(int32_t id) const;
 };
