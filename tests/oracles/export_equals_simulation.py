@@ -33,7 +33,7 @@ SCHEMES = ["w8", "w8c", "w4g32", "w4g128", "w4g32s", "w4g128s", "w4c", "w8a8", "
 FEW = ["w8a8c", "w8a8d", "w4g32", "fp8d"]  # one of each kind, for the models that are not in ALL
 ALL = ["resnet20_cifar10_fp32.onnx", "model.onnx"]
 STATIC = {"w8a8", "w8a8c", "a16w8", "fp8"}
-TIE = 1e-6
+TIE = 2e-6  # the root of 1000 products times 2^-24; up to 1.3e-6 was seen, behind 960 products
 SUM = 1e-5
 # These are approximated differently everywhere, or divide by what nearly cancels: behind them both may be so large.
 FUNCTIONS = {"Erf", "Exp", "Log", "Pow", "Sqrt", "Tanh", "Sigmoid", "Softmax", "ReduceMean", "LayerNormalization"}
