@@ -49,11 +49,11 @@ Cost run_once(const std::string& observer, const std::string& folder, int count)
 }
 
 /// The median of several runs: ours are so short that the machine's mood shows.
-Cost ours(const std::string& observer, const std::string& folder, int count) {
-  std::array<Cost, 5> costs;
-  for (Cost& cost : costs) cost = run_once(observer, folder, count);
-  std::ranges::sort(costs, {}, &Cost::seconds);
-  return costs[costs.size() / 2];
+double seconds(const std::string& observer, const std::string& folder, int count) {
+  std::array<double, 5> runs;
+  for (double& run : runs) run = run_once(observer, folder, count).seconds;
+  std::ranges::sort(runs);
+  return runs[runs.size() / 2];
 }
 
 /// Runs once for each observer and count, however many cases ask.
@@ -71,13 +71,12 @@ void add_beside(Cases& cases, const std::string& observer, int count) {
   const char* peer = "onnxruntime quantize_static";
   cases.push_back({.name = name, .peer_name = peer, .unit = "s", .prepare = [=] {
                      return Work{.measure = [=] {
-                       return std::pair(ours(observer, "calib", count).seconds,
-                                        theirs(observer, "calib", count).seconds);
+                       return std::pair(seconds(observer, "calib", count), theirs(observer, "calib", count).seconds);
                      }};
                    }});
   cases.push_back({.name = name + "/memory", .peer_name = peer, .unit = "MiB", .prepare = [=] {
                      return Work{.measure = [=] {
-                       return std::pair(ours(observer, "calib", count).peak_mb,
+                       return std::pair(run_once(observer, "calib", count).peak_mb,
                                         theirs(observer, "calib", count).peak_mb);
                      }};
                    }});

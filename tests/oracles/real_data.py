@@ -25,14 +25,16 @@ class Data:
     def cifar_file(self):
         return os.path.join(self.folder, "cifar10", "test_batch.bin")
 
+    def cifar_rows(self, first, count):
+        """A class, then the pixels."""
+        return np.fromfile(self.cifar_file(), np.uint8, count * 3073, offset=first * 3073).reshape(-1, 3073)
+
     def cifar(self, first, count):
         """Pixels 0..255 as float32, NCHW."""
-        rows = np.fromfile(self.cifar_file(), np.uint8, count * 3073, offset=first * 3073).reshape(-1, 3073)
-        return rows[:, 1:].reshape(-1, 3, 32, 32).astype(np.float32)
+        return self.cifar_rows(first, count)[:, 1:].reshape(-1, 3, 32, 32).astype(np.float32)
 
     def cifar_labels(self, first, count):
-        rows = np.fromfile(self.cifar_file(), np.uint8, count * 3073, offset=first * 3073).reshape(-1, 3073)
-        return rows[:, 0].astype(np.int64)
+        return self.cifar_rows(first, count)[:, 0].astype(np.int64)
 
     def imagenet_names(self, first, count, kind):
         return sorted(os.listdir(os.path.join(self.folder, "imagenet", kind)))[first:first + count]

@@ -135,7 +135,8 @@ TEST(FakeQuantizePlan, ActivationsBetweenTwoQuantizers) {
     const std::string gate = net.op("HardSigmoid", {conv()}, {{"alpha", 0.125F, {}}, {"beta", 0.5F, {}}});
     const std::string scaled = net.op("Mul", {conv(), net.constant(Tensor::scalar(4.0F))});
     net.check({net.quantize(leaky, spec, 0.25F, 5), net.quantize(gate, spec, 0.125F, -4),
-               net.quantize(scaled, spec, 8, 0), net.quantize(conv(), spec, 2, 1)});
+               net.quantize(scaled, spec, 8, 0), net.quantize(conv(), spec, 2, 1),
+               net.quantize(net.quantize(net.conv("x", 32, 32, 3, group), spec, 1, 0), spec, 2, 1)});
   }
 }
 

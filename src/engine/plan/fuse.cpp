@@ -159,7 +159,8 @@ class Fuser {
     if (reader < 0) return false;
     const PlanOp& next = graph_.ops[static_cast<size_t>(reader)];
     // Quantized results are better added in one pass with the FakeQuantize behind the addition.
-    if (next.is("Add") && graph_.ops[index].grid_end > 0 && !graph_.scalar(other_input(next, value))) return false;
+    if (next.is("Add") && has_post(index, algorithm::eltwise_round) && !graph_.scalar(other_input(next, value)))
+      return false;
     if (next.hook >= 0 || next.outputs.size() != 1 || next.inputs[0] < 0) return false;
     if (graph_.facts(next.outputs[0]).type != DType::Float32) return false;
     if (graph_.facts(next.outputs[0]).shape != graph_.facts(value).shape) return false;
@@ -251,7 +252,6 @@ class Fuser {
       shift = (shift + scale * op.post.back().beta).to(at::kFloat);
       scale = scale * op.post.back().alpha;
       op.post.pop_back();
-      op.grid_end = std::min(op.grid_end, op.post.size());
     }
     std::vector<int64_t> along_channels(graph_.facts(value).shape.size(), 1);
     along_channels[1] = -1;
@@ -303,7 +303,7 @@ class Fuser {
     float low = grid.low;
     float high = grid.high;
     size_t kept = op.post.size();
-    for (; kept > op.grid_end; --kept) {
+    for (; kept > 0; --kept) {
       const PostOp& post = op.post[kept - 1];
       const bool relu = post.algorithm == algorithm::eltwise_relu && post.alpha == 0;
       if (!relu && post.algorithm != algorithm::eltwise_clip) break;
@@ -325,7 +325,6 @@ class Fuser {
     }
     take(index, {reader}, graph_.ops[reader].outputs[0], {{algorithm::eltwise_round, 0, 0}, {clip, low, high}});
     absorb_linear(index, grid.step, 0);
-    op.grid_end = op.post.size();
     return true;
   }
 

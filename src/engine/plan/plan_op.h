@@ -35,7 +35,6 @@ struct PlanOp {
   /// A batch norm folded into the weights: w·scale, b·scale + shift; value ids, -1 for none.
   int32_t fold_scale = -1;
   int32_t fold_shift = -1;
-  size_t grid_end = 0;  ///< post-ops up to the last FakeQuantize that went into them
   /// A FakeQuantize that ends an addition (and what `post` says).
   std::shared_ptr<const FlatQuantizer> quantizer;
 

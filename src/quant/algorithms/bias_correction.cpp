@@ -11,9 +11,9 @@ namespace kaon {
 namespace {
 
 /// The float model with a second copy of each layer that computes (W - W')·x, its output among the model's.
-class ErrorModel {
+class WeightErrors {
  public:
-  explicit ErrorModel(const QuantizedModel& quantized) : model_(quantized.model) {
+  explicit WeightErrors(const QuantizedModel& quantized) : model_(quantized.model) {
     for (const Layer& layer : quantized.layers) {
       const Quantizer* weight = quantized.find(layer.name, Slot::Weight);
       const Initializer* bias = quantized.model.graph.find_initializer(layer.bias);
@@ -63,7 +63,7 @@ void add_channels(const Tensor& tensor, int64_t axis, std::vector<double>& sums)
 }
 
 void correct_biases(QuantizedModel& quantized, const Dataset& data, const QuantizeSettings& settings) {
-  const ErrorModel errors(quantized);
+  const WeightErrors errors(quantized);
   Engine engine(errors.model());
   std::vector<std::vector<double>> sums(errors.layers().size());
   std::vector<int64_t> counts(sums.size());
