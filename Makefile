@@ -1,10 +1,10 @@
 # `make` alone lists the targets. JOBS=N sets how many tests run at once.
-.PHONY: help quickstart test build bench format lint fuzz deps deps-test deps-clang oracles
+.PHONY: help quickstart test build bench format lint fuzz clean-room deps deps-test deps-clang oracles
 FUZZ_RUNS ?= 1000000
 FUZZ_SECONDS ?= 300
 
 help: ## this list
-	@sed -nE 's/^([a-z]+):.*## (.*)/  make \1\t\2/p' Makefile | expand -t 20
+	@sed -nE 's/^([a-z-]+):.*## (.*)/  make \1\t\2/p' Makefile | expand -t 20
 
 quickstart: deps build/build.ninja ## build the command and run the tutorial: train, quantize, compare, look
 	@cmake --build build --target kaon
@@ -31,6 +31,10 @@ lint: deps deps-clang ## clang-format and clang-tidy, clean or failing
 
 fuzz: deps deps-clang ## each fuzzer for FUZZ_RUNS executions or FUZZ_SECONDS
 	@scripts/fuzz.sh $(FUZZ_RUNS) $(FUZZ_SECONDS)
+
+clean-room: ## the README's two commands on a bare Debian, as root; takes half an hour
+	@[ "$$(id -u)" -ne 0 ] || scripts/deps.sh clean-room
+	@scripts/clean_room.sh
 
 deps: ## the Debian packages that building needs and are missing
 	@scripts/deps.sh build
