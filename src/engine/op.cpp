@@ -57,26 +57,36 @@ void OpInfo::unsupported(const std::string& reason) const {
   throw Error(ErrorCode::Unsupported, reason, node_.label());
 }
 
-void OpRegistry::add(const std::string& name, KernelMaker maker, const std::string& domain) {
-  if (!makers_.emplace(std::pair(domain, name), std::move(maker)).second) {
+void OpRegistry::add(const std::string& name, KernelMaker maker, OpFacts facts, const std::string& domain) {
+  if (!entries_.emplace(std::pair(domain, name), Entry{std::move(maker), std::move(facts)}).second) {
     fail(ErrorCode::Internal, name, "this operator is registered twice");
   }
 }
 
-void OpRegistry::add_simple(const std::string& name, Kernel kernel, const std::string& domain) {
-  add(
-      name, [kernel = std::move(kernel)](const OpInfo&) { return kernel; }, domain);
+void OpRegistry::add_simple(const std::string& name, Kernel kernel, OpFacts facts, const std::string& domain) {
+  const auto maker = [kernel = std::move(kernel)](const OpInfo&) { return kernel; };
+  add(name, maker, std::move(facts), domain);
+}
+
+const OpRegistry::Entry* OpRegistry::entry(const std::string& domain, const std::string& name) const {
+  const auto it = entries_.find({domain == "ai.onnx" ? "" : domain, name});
+  return it == entries_.end() ? nullptr : &it->second;
 }
 
 const KernelMaker* OpRegistry::find(const std::string& domain, const std::string& name) const {
-  const auto it = makers_.find({domain == "ai.onnx" ? "" : domain, name});
-  return it == makers_.end() ? nullptr : &it->second;
+  const Entry* found = entry(domain, name);
+  return found == nullptr ? nullptr : &found->maker;
+}
+
+const OpFacts* OpRegistry::facts(const std::string& domain, const std::string& name) const {
+  const Entry* found = entry(domain, name);
+  return found == nullptr ? nullptr : &found->facts;
 }
 
 std::vector<std::pair<std::string, std::string>> OpRegistry::names() const {
   std::vector<std::pair<std::string, std::string>> names;
-  names.reserve(makers_.size());
-  for (const auto& [key, maker] : makers_) names.push_back(key);
+  names.reserve(entries_.size());
+  for (const auto& [key, entry] : entries_) names.push_back(key);
   return names;
 }
 

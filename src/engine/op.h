@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "engine/op_facts.h"
 #include "engine/value.h"
 #include "graph/graph.h"
 
@@ -85,18 +86,26 @@ class OpInfo {
 
 using KernelMaker = std::function<Kernel(const OpInfo&)>;
 
-/// Operators by domain and name. Each file in ops/ registers one family.
+/// Operators by domain and name, each with what is known about it. Each file in ops/ registers one family.
 class OpRegistry {
  public:
-  void add(const std::string& name, KernelMaker maker, const std::string& domain = "");
+  void add(const std::string& name, KernelMaker maker, OpFacts facts, const std::string& domain = "");
   /// A maker for a plain function of the call, for operators without attributes.
-  void add_simple(const std::string& name, Kernel kernel, const std::string& domain = "");
+  void add_simple(const std::string& name, Kernel kernel, OpFacts facts, const std::string& domain = "");
   const KernelMaker* find(const std::string& domain, const std::string& name) const;
+  /// As registered; facts_of() asks a node's attributes too.
+  const OpFacts* facts(const std::string& domain, const std::string& name) const;
   /// (domain, name), sorted.
   std::vector<std::pair<std::string, std::string>> names() const;
 
  private:
-  std::map<std::pair<std::string, std::string>, KernelMaker> makers_;
+  struct Entry {
+    KernelMaker maker;
+    OpFacts facts;
+  };
+  const Entry* entry(const std::string& domain, const std::string& name) const;
+
+  std::map<std::pair<std::string, std::string>, Entry> entries_;
 };
 
 inline constexpr const char* kMicrosoft = "com.microsoft";

@@ -2,16 +2,10 @@
 #include <string>
 #include <vector>
 
+#include "engine/op_facts.h"
 #include "graph/graph.h"
 
 namespace kaon {
-
-/// What an operator does to numbers that are quantized already.
-enum class FlowKind {
-  Other,
-  Moves,     ///< its outputs hold numbers of its first input and zeros: they stay on its grid
-  Computes,  ///< integer runtimes compute it from quantized inputs to a quantized output: Add, Concat, averages …
-};
 
 /// How values flow between the layers of a graph.
 class ValueFlow {
@@ -25,8 +19,6 @@ class ValueFlow {
   std::string covered_output(const std::string& value) const;
 
  private:
-  bool pads_with_zero(const Node& node) const;
-
   const Graph& graph_;
   Uses uses_;
 };

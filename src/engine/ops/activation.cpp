@@ -87,37 +87,53 @@ Kernel make_biased_gelu(const char* approximate) {
 
 at::Tensor swish(const at::Tensor& x, double alpha) { return x * at::sigmoid(x * alpha); }
 
+OpFacts along_one_axis() {
+  return fixed_shape().where([](const NodeView& view, OpFacts& facts) {
+    const std::optional<Shape> shape = view.shape(0);
+    // The default is 1, or, since opset 13, the last.
+    const std::optional<int64_t> axis = view.axis(view.node.get_int("axis", shape && shape->size() == 1 ? 0 : 1));
+    if (axis && *axis >= 1) facts.samples = Samples::First;
+  });
+}
+
 }  // namespace
 
 void register_activation(OpRegistry& ops) {
-  ops.add_simple("Relu", unary([](const at::Tensor& x) { return at::relu(x); }));
-  ops.add_simple("Sigmoid", unary([](const at::Tensor& x) { return at::sigmoid(x); }));
-  ops.add_simple("Tanh", unary([](const at::Tensor& x) { return at::tanh(x); }));
-  ops.add_simple("HardSwish", unary([](const at::Tensor& x) { return at::hardswish(x); }));
-  ops.add_simple("Softplus", unary([](const at::Tensor& x) { return at::softplus(x); }));
-  ops.add_simple("Softsign", unary([](const at::Tensor& x) { return x / (at::abs(x) + 1); }));
-  ops.add_simple("Mish", unary([](const at::Tensor& x) { return at::mish(x); }));
+  ops.add_simple("Relu", unary([](const at::Tensor& x) { return at::relu(x); }),
+                 per_sample().with(Homogeneous::Channels).with(FlowKind::Moves).that_clips());
+  ops.add_simple("Sigmoid", unary([](const at::Tensor& x) { return at::sigmoid(x); }), per_sample());
+  ops.add_simple("Tanh", unary([](const at::Tensor& x) { return at::tanh(x); }), per_sample());
+  ops.add_simple("HardSwish", unary([](const at::Tensor& x) { return at::hardswish(x); }), per_sample());
+  ops.add_simple("Softplus", unary([](const at::Tensor& x) { return at::softplus(x); }), per_sample());
+  ops.add_simple("Softsign", unary([](const at::Tensor& x) { return x / (at::abs(x) + 1); }), per_sample());
+  ops.add_simple("Mish", unary([](const at::Tensor& x) { return at::mish(x); }), per_sample());
   ops.add("LeakyRelu",
-          with_float("alpha", 0.01F, [](const at::Tensor& x, double alpha) { return at::leaky_relu(x, alpha); }));
-  ops.add("Elu", with_float("alpha", 1.0F, [](const at::Tensor& x, double alpha) { return at::elu(x, alpha); }));
+          with_float("alpha", 0.01F, [](const at::Tensor& x, double alpha) { return at::leaky_relu(x, alpha); }),
+          per_sample().with(Homogeneous::Channels));
+  ops.add("Elu", with_float("alpha", 1.0F, [](const at::Tensor& x, double alpha) { return at::elu(x, alpha); }),
+          per_sample());
   ops.add("Celu",
-          with_float("alpha", 1.0F, [](const at::Tensor& x, double alpha) { return at::elu(x, alpha, 1, 1 / alpha); }));
+          with_float("alpha", 1.0F, [](const at::Tensor& x, double alpha) { return at::elu(x, alpha, 1, 1 / alpha); }),
+          per_sample());
   ops.add("ThresholdedRelu",
-          with_float("alpha", 1.0F, [](const at::Tensor& x, double alpha) { return at::threshold(x, alpha, 0); }));
-  ops.add("Swish", with_float("alpha", 1.0F, swish));
-  ops.add("Selu", make_selu);
-  ops.add("HardSigmoid", make_hard_sigmoid);
-  ops.add("Shrink", make_shrink);
-  ops.add("PRelu", make_prelu);
-  ops.add("Gelu", make_gelu);
-  ops.add("Softmax", along_axis([](const at::Tensor& x, int64_t axis) { return at::softmax(x, axis); }));
-  ops.add("LogSoftmax", along_axis([](const at::Tensor& x, int64_t axis) { return at::log_softmax(x, axis); }));
-  ops.add("Hardmax", along_axis(hardmax));
+          with_float("alpha", 1.0F, [](const at::Tensor& x, double alpha) { return at::threshold(x, alpha, 0); }),
+          per_sample());
+  ops.add("Swish", with_float("alpha", 1.0F, swish), per_sample());
+  ops.add("Selu", make_selu, per_sample());
+  ops.add("HardSigmoid", make_hard_sigmoid, per_sample());
+  ops.add("Shrink", make_shrink, per_sample());
+  ops.add("PRelu", make_prelu, fixed_shape().with(Samples::Broadcast).with(Homogeneous::Channels));
+  ops.add("Gelu", make_gelu, per_sample());
+  ops.add("Softmax", along_axis([](const at::Tensor& x, int64_t axis) { return at::softmax(x, axis); }),
+          along_one_axis());
+  ops.add("LogSoftmax", along_axis([](const at::Tensor& x, int64_t axis) { return at::log_softmax(x, axis); }),
+          along_one_axis());
+  ops.add("Hardmax", along_axis(hardmax), along_one_axis());
 
-  ops.add_simple("Gelu", make_biased_gelu("none"), kMicrosoft);
-  ops.add_simple("BiasGelu", make_biased_gelu("none"), kMicrosoft);
-  ops.add_simple("FastGelu", make_biased_gelu("tanh"), kMicrosoft);
-  ops.add("QuickGelu", with_float("alpha", 1.702F, swish), kMicrosoft);
+  ops.add_simple("Gelu", make_biased_gelu("none"), per_sample(), kMicrosoft);
+  ops.add_simple("BiasGelu", make_biased_gelu("none"), fixed_shape(), kMicrosoft);
+  ops.add_simple("FastGelu", make_biased_gelu("tanh"), per_sample(), kMicrosoft);
+  ops.add("QuickGelu", with_float("alpha", 1.702F, swish), per_sample(), kMicrosoft);
 }
 
 }  // namespace kaon

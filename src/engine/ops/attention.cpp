@@ -132,8 +132,8 @@ Kernel make_rotary_embedding(const OpInfo& info) {
 }  // namespace
 
 void register_attention(OpRegistry& ops) {
-  ops.add("Attention", make_attention);
-  ops.add("RotaryEmbedding", make_rotary_embedding);
+  ops.add("Attention", make_attention, fixed_shape());
+  ops.add("RotaryEmbedding", make_rotary_embedding, fixed_shape());
 }
 
 }  // namespace kaon

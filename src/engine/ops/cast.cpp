@@ -48,8 +48,8 @@ Kernel make_cast_like(const OpInfo& info) {
 }  // namespace
 
 void register_cast(OpRegistry& ops) {
-  ops.add("Cast", make_cast);
-  ops.add("CastLike", make_cast_like);
+  ops.add("Cast", make_cast, per_sample());
+  ops.add("CastLike", make_cast_like, per_sample());
 }
 
 }  // namespace kaon

@@ -214,9 +214,9 @@ Kernel make_scan(const OpInfo& info) {
 }  // namespace
 
 void register_control(OpRegistry& ops) {
-  ops.add("If", make_if);
-  ops.add("Loop", make_loop);
-  ops.add("Scan", make_scan);
+  ops.add("If", make_if, data_shape());
+  ops.add("Loop", make_loop, data_shape());
+  ops.add("Scan", make_scan, data_shape());
 }
 
 }  // namespace kaon

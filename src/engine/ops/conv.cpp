@@ -221,10 +221,10 @@ Kernel make_deform_conv(const OpInfo& info) {
 }  // namespace
 
 void register_conv(OpRegistry& ops) {
-  ops.add("Conv", make_conv);
-  ops.add("ConvTranspose", make_conv_transpose);
-  ops.add("DeformConv", make_deform_conv);
-  ops.add("FusedConv", make_fused_conv, kMicrosoft);
+  ops.add("Conv", make_conv, per_sample());
+  ops.add("ConvTranspose", make_conv_transpose, per_sample());
+  ops.add("DeformConv", make_deform_conv, fixed_shape());
+  ops.add("FusedConv", make_fused_conv, fixed_shape(), kMicrosoft);
 }
 
 }  // namespace kaon

@@ -251,9 +251,9 @@ Kernel make_roi_align(const OpInfo& info) {
 }  // namespace
 
 void register_detection(OpRegistry& ops) {
-  ops.add("NonMaxSuppression", make_non_max_suppression);
-  ops.add("MaxRoiPool", make_max_roi_pool);
-  ops.add("RoiAlign", make_roi_align);
+  ops.add("NonMaxSuppression", make_non_max_suppression, data_shape());
+  ops.add("MaxRoiPool", make_max_roi_pool, fixed_shape());
+  ops.add("RoiAlign", make_roi_align, fixed_shape());
 }
 
 }  // namespace kaon

@@ -167,11 +167,12 @@ Kernel bitwise(at::Tensor (*function)(const at::Tensor&, const at::Tensor&)) {
 }
 
 void register_functions(OpRegistry& ops) {
-  const auto add = [&](const char* name, at::Tensor (*function)(const at::Tensor&)) {
-    ops.add_simple(name, unary(function));
+  const auto add = [&](const char* name, at::Tensor (*function)(const at::Tensor&),
+                       Homogeneous homogeneous = Homogeneous::No) {
+    ops.add_simple(name, unary(function), per_sample().with(homogeneous));
   };
-  add("Neg", at::neg);
-  add("Abs", at::abs);
+  add("Neg", at::neg, Homogeneous::Channels);
+  add("Abs", at::abs, Homogeneous::Channels);
   add("Sign", at::sign);
   add("Floor", at::floor);
   add("Ceil", at::ceil);
@@ -198,24 +199,28 @@ void register_functions(OpRegistry& ops) {
 
 void register_elementwise(OpRegistry& ops) {
   register_functions(ops);
-  ops.add("Add", binary(sum));
-  ops.add("Sub", binary([](const at::Tensor& a, const at::Tensor& b, DType) { return at::sub(a, b); }));
-  ops.add("Mul", binary([](const at::Tensor& a, const at::Tensor& b, DType) { return at::mul(a, b); }));
-  ops.add("Div", binary(divide));
-  ops.add("Pow", binary([](const at::Tensor& a, const at::Tensor& b, DType) { return power(a, b); }));
-  ops.add("Mod", make_mod);
-  ops.add_simple("Min", variadic(smaller));
-  ops.add_simple("Max", variadic(larger));
-  ops.add_simple("Sum", variadic(sum));
-  ops.add_simple("Mean", variadic(sum, /*mean=*/true));
-  ops.add("Clip", make_clip);
-  ops.add("BitShift", make_bit_shift);
-  ops.add_simple("BitwiseAnd", bitwise(at::bitwise_and));
-  ops.add_simple("BitwiseOr", bitwise(at::bitwise_or));
-  ops.add_simple("BitwiseXor", bitwise(at::bitwise_xor));
-  ops.add_simple("BitwiseNot", [](Call& call) { call.out(0, at::bitwise_not(call.in(0)), call.type(0)); });
-  ops.add_simple("Identity", [](Call& call) { call.out(0, call.value(0)); });
-  ops.add("Dropout", make_dropout);
+  ops.add("Add", binary(sum), broadcasting().with(FlowKind::Computes));
+  ops.add("Sub", binary([](const at::Tensor& a, const at::Tensor& b, DType) { return at::sub(a, b); }), broadcasting());
+  ops.add("Mul", binary([](const at::Tensor& a, const at::Tensor& b, DType) { return at::mul(a, b); }),
+          broadcasting().with(FlowKind::Computes));
+  ops.add("Div", binary(divide), broadcasting());
+  ops.add("Pow", binary([](const at::Tensor& a, const at::Tensor& b, DType) { return power(a, b); }), broadcasting());
+  ops.add("Mod", make_mod, broadcasting());
+  ops.add_simple("Min", variadic(smaller), broadcasting());
+  ops.add_simple("Max", variadic(larger), broadcasting());
+  ops.add_simple("Sum", variadic(sum), broadcasting());
+  ops.add_simple("Mean", variadic(sum, /*mean=*/true), broadcasting());
+  ops.add("Clip", make_clip, per_sample().that_clips());
+  ops.add("BitShift", make_bit_shift, broadcasting());
+  ops.add_simple("BitwiseAnd", bitwise(at::bitwise_and), broadcasting());
+  ops.add_simple("BitwiseOr", bitwise(at::bitwise_or), broadcasting());
+  ops.add_simple("BitwiseXor", bitwise(at::bitwise_xor), broadcasting());
+  ops.add_simple(
+      "BitwiseNot", [](Call& call) { call.out(0, at::bitwise_not(call.in(0)), call.type(0)); }, per_sample());
+  ops.add_simple(
+      "Identity", [](Call& call) { call.out(0, call.value(0)); },
+      per_sample().with(Homogeneous::Channels).with(FlowKind::Moves));
+  ops.add("Dropout", make_dropout, per_sample().with(Homogeneous::Channels));
 }
 
 }  // namespace kaon

@@ -2,7 +2,7 @@
 
 #include <torch/csrc/autograd/custom_function.h>
 
-#include "engine/op.h"
+#include "engine/arith.h"
 
 namespace kaon {
 
@@ -134,8 +134,31 @@ Kernel make_kernel(const OpInfo& info) {
   };
 }
 
+bool keeps_samples_apart(const TensorSpec& spec, bool given, int64_t rank) {
+  if (spec.rounding == Rounding::Stochastic) return false;  // goes by the element's place in the batch
+  if (is_cast(format(spec.format))) return true;
+  if (has_own_scales(spec)) return !format(spec.format).global_scale && wrap_axis(spec.axis, rank) >= 1;
+  switch (spec.granularity) {
+    case Granularity::PerTensor: return given;
+    case Granularity::PerChannel: return given == (wrap_axis(spec.axis, rank) >= 1);
+    case Granularity::PerGroup: return !given && wrap_axis(spec.axis, rank) >= 1;
+    case Granularity::PerToken: return !given && rank >= 2;
+    case Granularity::PerBlock: return !given && rank >= 3;
+  }
+  return false;
+}
+
+void decide_samples(const NodeView& view, OpFacts& facts) {
+  const std::optional<Shape> shape = view.shape(0);
+  const bool apart =
+      shape && !shape->empty() && keeps_samples_apart(fake_quantize_spec(view.node), view.has(1), std::ssize(*shape));
+  if (!apart) facts.samples = Samples::Mixed;
+}
+
 }  // namespace
 
-void register_fake_quantize(OpRegistry& registry) { registry.add("FakeQuantize", make_kernel, kKaon); }
+void register_fake_quantize(OpRegistry& registry) {
+  registry.add("FakeQuantize", make_kernel, per_sample().where(decide_samples), kKaon);
+}
 
 }  // namespace kaon

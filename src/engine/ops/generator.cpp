@@ -120,17 +120,23 @@ Kernel make_unique(const OpInfo& info) {
   };
 }
 
+OpFacts reading_shapes() {
+  OpFacts facts = fixed_shape();
+  facts.reads_shapes = true;
+  return facts;
+}
+
 }  // namespace
 
 void register_generator(OpRegistry& ops) {
-  ops.add("Constant", make_constant);
-  ops.add("ConstantOfShape", make_constant_of_shape);
-  ops.add("EyeLike", make_eye_like);
-  ops.add("Shape", make_shape);
-  ops.add_simple("Range", run_range);
-  ops.add_simple("Size", run_size);
-  ops.add_simple("NonZero", run_non_zero);
-  ops.add("Unique", make_unique);
+  ops.add("Constant", make_constant, fixed_shape());
+  ops.add("ConstantOfShape", make_constant_of_shape, fixed_shape({0}));
+  ops.add("EyeLike", make_eye_like, fixed_shape());
+  ops.add("Shape", make_shape, reading_shapes());
+  ops.add_simple("Range", run_range, fixed_shape({0, 1, 2}));
+  ops.add_simple("Size", run_size, reading_shapes());
+  ops.add_simple("NonZero", run_non_zero, data_shape());
+  ops.add("Unique", make_unique, data_shape());
 }
 
 }  // namespace kaon

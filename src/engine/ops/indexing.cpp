@@ -173,14 +173,14 @@ Kernel make_tensor_scatter(const OpInfo& info) {
 }  // namespace
 
 void register_indexing(OpRegistry& ops) {
-  ops.add("Gather", make_gather);
-  ops.add("GatherElements", make_gather_elements);
-  ops.add("GatherND", make_gather_nd);
-  ops.add("Scatter", make_scatter_elements);
-  ops.add("ScatterElements", make_scatter_elements);
-  ops.add("ScatterND", make_scatter_nd);
-  ops.add("OneHot", make_one_hot);
-  ops.add("TensorScatter", make_tensor_scatter);
+  ops.add("Gather", make_gather, moving());
+  ops.add("GatherElements", make_gather_elements, fixed_shape());
+  ops.add("GatherND", make_gather_nd, fixed_shape());
+  ops.add("Scatter", make_scatter_elements, fixed_shape());
+  ops.add("ScatterElements", make_scatter_elements, fixed_shape());
+  ops.add("ScatterND", make_scatter_nd, fixed_shape());
+  ops.add("OneHot", make_one_hot, fixed_shape({1}));
+  ops.add("TensorScatter", make_tensor_scatter, fixed_shape());
 }
 
 }  // namespace kaon

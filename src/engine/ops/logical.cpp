@@ -32,18 +32,22 @@ Kernel make_is_inf(const OpInfo& info) {
 }  // namespace
 
 void register_logical(OpRegistry& ops) {
-  ops.add("And", compare(at::logical_and));
-  ops.add("Or", compare(at::logical_or));
-  ops.add("Xor", compare(at::logical_xor));
-  ops.add_simple("Not", [](Call& call) { call.out(0, at::logical_not(call.in(0))); });
-  ops.add("Equal", compare(at::eq));
-  ops.add("Greater", compare(at::gt));
-  ops.add("Less", compare(at::lt));
-  ops.add("GreaterOrEqual", compare(at::ge));
-  ops.add("LessOrEqual", compare(at::le));
-  ops.add_simple("IsNaN", [](Call& call) { call.out(0, at::isnan(widen(call.in(0)))); });
-  ops.add("IsInf", make_is_inf);
-  ops.add_simple("Where", [](Call& call) { call.out(0, at::where(call.in(0), call.in(1), call.in(2)), call.type(1)); });
+  ops.add("And", compare(at::logical_and), broadcasting());
+  ops.add("Or", compare(at::logical_or), broadcasting());
+  ops.add("Xor", compare(at::logical_xor), broadcasting());
+  ops.add_simple(
+      "Not", [](Call& call) { call.out(0, at::logical_not(call.in(0))); }, per_sample());
+  ops.add("Equal", compare(at::eq), broadcasting());
+  ops.add("Greater", compare(at::gt), broadcasting());
+  ops.add("Less", compare(at::lt), broadcasting());
+  ops.add("GreaterOrEqual", compare(at::ge), broadcasting());
+  ops.add("LessOrEqual", compare(at::le), broadcasting());
+  ops.add_simple(
+      "IsNaN", [](Call& call) { call.out(0, at::isnan(widen(call.in(0)))); }, per_sample());
+  ops.add("IsInf", make_is_inf, per_sample());
+  ops.add_simple(
+      "Where", [](Call& call) { call.out(0, at::where(call.in(0), call.in(1), call.in(2)), call.type(1)); },
+      broadcasting());
 }
 
 }  // namespace kaon

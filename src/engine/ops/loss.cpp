@@ -71,9 +71,9 @@ Kernel make_mean_variance_normalization(const OpInfo& info) {
 }  // namespace
 
 void register_loss(OpRegistry& ops) {
-  ops.add("NegativeLogLikelihoodLoss", make_likelihood_loss);
-  ops.add("SoftmaxCrossEntropyLoss", make_cross_entropy);
-  ops.add("MeanVarianceNormalization", make_mean_variance_normalization);
+  ops.add("NegativeLogLikelihoodLoss", make_likelihood_loss, fixed_shape());
+  ops.add("SoftmaxCrossEntropyLoss", make_cross_entropy, fixed_shape());
+  ops.add("MeanVarianceNormalization", make_mean_variance_normalization, fixed_shape());
 }
 
 }  // namespace kaon

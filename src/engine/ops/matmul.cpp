@@ -39,21 +39,36 @@ Kernel make_fused_matmul(const OpInfo& info) {
   };
 }
 
+void decide_matmul(const NodeView& view, OpFacts& facts) {
+  const std::optional<Shape> a = view.shape(0);
+  const std::optional<Shape> b = view.shape(1);
+  if (a && b && a->size() >= 2 && b->size() == 2) facts.samples = Samples::First;
+}
+
+void decide_gemm(const NodeView& view, OpFacts& facts) {
+  const std::optional<Shape> c = view.has(2) ? view.shape(2) : Shape{};
+  if (view.node.get_int("transA", 0) == 0 && c && (c->size() < 2 || (*c)[0] == 1)) facts.samples = Samples::First;
+}
+
 }  // namespace
 
 void register_matmul(OpRegistry& ops) {
-  ops.add_simple("MatMul",
-                 [](Call& call) { call.out(0, at::matmul(widen(call.in(0)), widen(call.in(1))), call.type(0)); });
-  ops.add("Gemm", make_gemm);
-  ops.add("FusedMatMul", make_fused_matmul, kMicrosoft);
-  ops.add("Einsum", [](const OpInfo& info) -> Kernel {
-    const std::string equation = info.node().get_string("equation", "");
-    return [equation](Call& call) {
-      std::vector<at::Tensor> operands;
-      for (size_t i = 0; i < call.input_count(); ++i) operands.push_back(widen(call.in(i)));
-      call.out(0, at::einsum(equation, operands), call.type(0));
-    };
-  });
+  ops.add_simple(
+      "MatMul", [](Call& call) { call.out(0, at::matmul(widen(call.in(0)), widen(call.in(1))), call.type(0)); },
+      fixed_shape().where(decide_matmul));
+  ops.add("Gemm", make_gemm, fixed_shape().where(decide_gemm));
+  ops.add("FusedMatMul", make_fused_matmul, fixed_shape(), kMicrosoft);
+  ops.add(
+      "Einsum",
+      [](const OpInfo& info) -> Kernel {
+        const std::string equation = info.node().get_string("equation", "");
+        return [equation](Call& call) {
+          std::vector<at::Tensor> operands;
+          for (size_t i = 0; i < call.input_count(); ++i) operands.push_back(widen(call.in(i)));
+          call.out(0, at::einsum(equation, operands), call.type(0));
+        };
+      },
+      fixed_shape());
 }
 
 }  // namespace kaon

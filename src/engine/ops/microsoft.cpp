@@ -163,10 +163,10 @@ Kernel make_embed_layer_norm(const OpInfo& info) {
 }  // namespace
 
 void register_microsoft(OpRegistry& ops) {
-  ops.add("FusedGemm", make_fused_gemm, kMicrosoft);
-  ops.add("Attention", make_attention, kMicrosoft);
-  ops.add("MultiHeadAttention", make_multi_head_attention, kMicrosoft);
-  ops.add("EmbedLayerNormalization", make_embed_layer_norm, kMicrosoft);
+  ops.add("FusedGemm", make_fused_gemm, fixed_shape(), kMicrosoft);
+  ops.add("Attention", make_attention, fixed_shape(), kMicrosoft);
+  ops.add("MultiHeadAttention", make_multi_head_attention, fixed_shape(), kMicrosoft);
+  ops.add("EmbedLayerNormalization", make_embed_layer_norm, fixed_shape(), kMicrosoft);
 }
 
 }  // namespace kaon

@@ -311,24 +311,50 @@ Kernel make_reverse_sequence(const OpInfo& info) {
   };
 }
 
+void decide_flatten(const NodeView& view, OpFacts& facts) {
+  const std::optional<Shape> shape = view.shape(0);
+  const int64_t axis = view.node.get_int("axis", 1);
+  if (shape && axis != 0 && axis != -std::ssize(*shape)) facts.samples = Samples::First;
+}
+
+void decide_transpose(const NodeView& view, OpFacts& facts) {
+  const std::vector<int64_t> order = view.node.get_ints("perm");
+  if (order.empty() || order[0] != 0) return;
+  facts.samples = Samples::First;
+  if (order.size() > 1 && order[1] == 1) facts.homogeneous = Homogeneous::Channels;
+}
+
+void decide_concat(const NodeView& view, OpFacts& facts) {
+  const std::optional<int64_t> axis = view.axis(view.node.get_int("axis", 1));
+  if (axis && *axis >= 1) facts.samples = Samples::Every;
+}
+
+void decide_slice(const NodeView& view, OpFacts& facts) {
+  const std::optional<std::vector<int64_t>> axes = view.axes("axes", 3);
+  if (!axes || axes->empty()) return;
+  if (std::ranges::none_of(*axes, [](int64_t axis) { return axis == 0; })) facts.samples = Samples::First;
+  if (std::ranges::none_of(*axes, [](int64_t axis) { return axis == 1; })) facts.homogeneous = Homogeneous::Channels;
+}
+
 }  // namespace
 
 void register_movement(OpRegistry& ops) {
-  ops.add("Reshape", make_reshape);
-  ops.add("Flatten", make_flatten);
-  ops.add("Squeeze", make_squeeze);
-  ops.add("Unsqueeze", make_unsqueeze);
-  ops.add("Transpose", make_transpose);
-  ops.add("Concat", make_concat);
-  ops.add("Split", make_split);
-  ops.add("Slice", make_slice);
-  ops.add_simple("Expand", expand);
-  ops.add("Tile", make_tile);
-  ops.add("DepthToSpace", make_depth_to_space);
-  ops.add("SpaceToDepth", make_space_to_depth);
-  ops.add("Compress", make_compress);
-  ops.add("Trilu", make_trilu);
-  ops.add("ReverseSequence", make_reverse_sequence);
+  ops.add("Reshape", make_reshape, moving({1}));
+  ops.add("Flatten", make_flatten, moving().where(decide_flatten));
+  ops.add("Squeeze", make_squeeze, moving({1}));
+  ops.add("Unsqueeze", make_unsqueeze, moving({1}));
+  ops.add("Transpose", make_transpose, moving().where(decide_transpose));
+  ops.add("Concat", make_concat,
+          fixed_shape().with(Homogeneous::Tensor).with(FlowKind::Computes).with_all_data().where(decide_concat));
+  ops.add("Split", make_split, moving({1}));
+  ops.add("Slice", make_slice, moving({1, 2, 3, 4}).where(decide_slice));
+  ops.add_simple("Expand", expand, moving({1}));
+  ops.add("Tile", make_tile, moving({1, 2}));
+  ops.add("DepthToSpace", make_depth_to_space, moving().with(Samples::First));
+  ops.add("SpaceToDepth", make_space_to_depth, moving().with(Samples::First));
+  ops.add("Compress", make_compress, data_shape());
+  ops.add("Trilu", make_trilu, fixed_shape());
+  ops.add("ReverseSequence", make_reverse_sequence, fixed_shape());
 }
 
 }  // namespace kaon

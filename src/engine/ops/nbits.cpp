@@ -126,8 +126,8 @@ Kernel make_dynamic_lstm(const OpInfo& info) {
 }  // namespace
 
 void register_nbits(OpRegistry& ops) {
-  ops.add("MatMulNBits", make_matmul_nbits, kMicrosoft);
-  ops.add("DynamicQuantizeLSTM", make_dynamic_lstm, kMicrosoft);
+  ops.add("MatMulNBits", make_matmul_nbits, fixed_shape(), kMicrosoft);
+  ops.add("DynamicQuantizeLSTM", make_dynamic_lstm, fixed_shape(), kMicrosoft);
 }
 
 }  // namespace kaon

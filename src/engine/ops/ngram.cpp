@@ -102,6 +102,6 @@ Kernel make_tf_idf_vectorizer(const OpInfo& info) {
 
 }  // namespace
 
-void register_ngram(OpRegistry& ops) { ops.add("TfIdfVectorizer", make_tf_idf_vectorizer); }
+void register_ngram(OpRegistry& ops) { ops.add("TfIdfVectorizer", make_tf_idf_vectorizer, fixed_shape()); }
 
 }  // namespace kaon

@@ -184,24 +184,30 @@ Kernel make_lrn(const OpInfo& info) {
   };
 }
 
+void decide_batch_norm(const NodeView& view, OpFacts& facts) {
+  if (view.node.get_int("training_mode", 0) != 0) facts.samples = Samples::Mixed;
+}
+
 }  // namespace
 
 void register_norm(OpRegistry& ops) {
-  ops.add("BatchNormalization", make_batch_norm);
-  ops.add("InstanceNormalization", make_instance_norm);
-  ops.add("GroupNormalization", make_group_norm);
-  ops.add("LpNormalization", make_lp_norm);
-  ops.add("LRN", make_lrn);
-  ops.add("RMSNormalization", make_rms_norm);
+  ops.add("BatchNormalization", make_batch_norm, per_sample().where(decide_batch_norm));
+  ops.add("InstanceNormalization", make_instance_norm, per_sample());
+  ops.add("GroupNormalization", make_group_norm, per_sample());
+  ops.add("LpNormalization", make_lp_norm, fixed_shape());
+  ops.add("LRN", make_lrn, per_sample());
+  ops.add("RMSNormalization", make_rms_norm, fixed_shape());
   // ONNX Runtime's optimizer puts these two into either domain.
   for (const char* domain : {"", kMicrosoft}) {
-    ops.add("LayerNormalization", make_layer_norm, domain);
-    ops.add("SimplifiedLayerNormalization", make_rms_norm, domain);
+    ops.add("LayerNormalization", make_layer_norm, fixed_shape(), domain);
+    ops.add("SimplifiedLayerNormalization", make_rms_norm, fixed_shape(), domain);
   }
   ops.add(
-      "SkipLayerNormalization", [](const OpInfo& info) { return make_skip_norm(info, false); }, kMicrosoft);
+      "SkipLayerNormalization", [](const OpInfo& info) { return make_skip_norm(info, false); }, fixed_shape(),
+      kMicrosoft);
   ops.add(
-      "SkipSimplifiedLayerNormalization", [](const OpInfo& info) { return make_skip_norm(info, true); }, kMicrosoft);
+      "SkipSimplifiedLayerNormalization", [](const OpInfo& info) { return make_skip_norm(info, true); }, fixed_shape(),
+      kMicrosoft);
 }
 
 }  // namespace kaon

@@ -165,12 +165,33 @@ Kernel make_col2im(const OpInfo& info) {
   };
 }
 
+bool pads_with_zero(const NodeView& view) {
+  if (view.node.get_string("mode", "constant") != "constant") return true;
+  if (!view.has(2)) return view.node.get_float("value", 0) == 0;
+  const std::optional<Tensor> value = view.constant(2);
+  return value && value->size() == 1 && value->to_float()[0] == 0;
+}
+
+void decide_pad(const NodeView& view, OpFacts& facts) {
+  if (!pads_with_zero(view)) {
+    facts.flow = FlowKind::Other;
+    facts.homogeneous = Homogeneous::No;
+  }
+  const std::optional<std::vector<int64_t>> pads = view.ints("pads", 1);
+  if (!pads || view.has(3)) return;
+  const auto untouched = [&](size_t axis) {
+    return axis < pads->size() / 2 && (*pads)[axis] == 0 && (*pads)[axis + pads->size() / 2] == 0;
+  };
+  if (untouched(0)) facts.samples = Samples::First;
+  if (untouched(1) && facts.homogeneous == Homogeneous::Tensor) facts.homogeneous = Homogeneous::Channels;
+}
+
 }  // namespace
 
 void register_pad(OpRegistry& ops) {
-  ops.add("Pad", make_pad);
-  ops.add("CenterCropPad", make_center_crop_pad);
-  ops.add("Col2Im", make_col2im);
+  ops.add("Pad", make_pad, moving({1, 3}).where(decide_pad));
+  ops.add("CenterCropPad", make_center_crop_pad, fixed_shape({1}));
+  ops.add("Col2Im", make_col2im, fixed_shape({1, 2}));
 }
 
 }  // namespace kaon

@@ -221,13 +221,14 @@ Kernel make_max_unpool(const OpInfo& info) {
 }  // namespace
 
 void register_pool(OpRegistry& ops) {
-  ops.add("MaxPool", make_max_pool);
-  ops.add("AveragePool", make_average_pool);
-  ops.add("LpPool", make_lp_pool);
-  ops.add_simple("GlobalAveragePool", global_average_pool);
-  ops.add_simple("GlobalMaxPool", global_max_pool);
-  ops.add("GlobalLpPool", make_global_lp_pool);
-  ops.add("MaxUnpool", make_max_unpool);
+  ops.add("MaxPool", make_max_pool, per_sample().with(Homogeneous::Channels).with(FlowKind::Moves));
+  ops.add("AveragePool", make_average_pool, per_sample().with(Homogeneous::Channels).with(FlowKind::Computes));
+  ops.add("LpPool", make_lp_pool, per_sample().with(Homogeneous::Channels));
+  ops.add_simple("GlobalAveragePool", global_average_pool,
+                 per_sample().with(Homogeneous::Channels).with(FlowKind::Computes));
+  ops.add_simple("GlobalMaxPool", global_max_pool, per_sample().with(Homogeneous::Channels).with(FlowKind::Moves));
+  ops.add("GlobalLpPool", make_global_lp_pool, per_sample().with(Homogeneous::Channels));
+  ops.add("MaxUnpool", make_max_unpool, fixed_shape({2}));
 }
 
 }  // namespace kaon

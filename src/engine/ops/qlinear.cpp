@@ -90,14 +90,14 @@ Kernel make_softmax(const OpInfo& info) {
 }  // namespace
 
 void register_qlinear(OpRegistry& ops) {
-  ops.add_simple("QLinearAdd", qlinear_add, kMicrosoft);
-  ops.add_simple("QLinearMul", qlinear_mul, kMicrosoft);
-  ops.add("QLinearSigmoid", between_codes("Sigmoid"), kMicrosoft);
-  ops.add("QLinearLeakyRelu", between_codes("LeakyRelu"), kMicrosoft);
-  ops.add("QLinearAveragePool", between_codes("AveragePool"), kMicrosoft);
-  ops.add("QLinearGlobalAveragePool", make_global_average_pool, kMicrosoft);
-  ops.add("QLinearConcat", make_concat, kMicrosoft);
-  ops.add("QLinearSoftmax", make_softmax, kMicrosoft);
+  ops.add_simple("QLinearAdd", qlinear_add, fixed_shape(), kMicrosoft);
+  ops.add_simple("QLinearMul", qlinear_mul, fixed_shape(), kMicrosoft);
+  ops.add("QLinearSigmoid", between_codes("Sigmoid"), fixed_shape(), kMicrosoft);
+  ops.add("QLinearLeakyRelu", between_codes("LeakyRelu"), fixed_shape(), kMicrosoft);
+  ops.add("QLinearAveragePool", between_codes("AveragePool"), fixed_shape(), kMicrosoft);
+  ops.add("QLinearGlobalAveragePool", make_global_average_pool, fixed_shape(), kMicrosoft);
+  ops.add("QLinearConcat", make_concat, fixed_shape(), kMicrosoft);
+  ops.add("QLinearSoftmax", make_softmax, fixed_shape(), kMicrosoft);
 }
 
 }  // namespace kaon

@@ -127,14 +127,14 @@ Kernel make_qlinear_conv(const OpInfo& info) {
 }  // namespace
 
 void register_qproduct(OpRegistry& ops) {
-  ops.add_simple("MatMulInteger", matmul_integer);
-  ops.add_simple("QLinearMatMul", qlinear_matmul);
-  ops.add("ConvInteger", make_conv_integer);
-  ops.add("QLinearConv", make_qlinear_conv);
-  ops.add("QLinearConv", make_qlinear_conv, kMicrosoft);
-  ops.add("QGemm", make_qgemm, kMicrosoft);
-  ops.add_simple("MatMulIntegerToFloat", matmul_integer_to_float, kMicrosoft);
-  ops.add_simple("DynamicQuantizeMatMul", dynamic_quantize_matmul, kMicrosoft);
+  ops.add_simple("MatMulInteger", matmul_integer, fixed_shape());
+  ops.add_simple("QLinearMatMul", qlinear_matmul, fixed_shape());
+  ops.add("ConvInteger", make_conv_integer, fixed_shape());
+  ops.add("QLinearConv", make_qlinear_conv, fixed_shape());
+  ops.add("QLinearConv", make_qlinear_conv, fixed_shape(), kMicrosoft);
+  ops.add("QGemm", make_qgemm, fixed_shape(), kMicrosoft);
+  ops.add_simple("MatMulIntegerToFloat", matmul_integer_to_float, fixed_shape(), kMicrosoft);
+  ops.add_simple("DynamicQuantizeMatMul", dynamic_quantize_matmul, fixed_shape(), kMicrosoft);
 }
 
 }  // namespace kaon

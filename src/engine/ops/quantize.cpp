@@ -81,10 +81,10 @@ void dynamic_quantize(Call& call) {
 
 void register_quantize(OpRegistry& ops) {
   for (const char* domain : {"", kMicrosoft}) {
-    ops.add("QuantizeLinear", make_quantize, domain);
-    ops.add("DequantizeLinear", make_dequantize, domain);
+    ops.add("QuantizeLinear", make_quantize, fixed_shape(), domain);
+    ops.add("DequantizeLinear", make_dequantize, fixed_shape(), domain);
   }
-  ops.add_simple("DynamicQuantizeLinear", dynamic_quantize);
+  ops.add_simple("DynamicQuantizeLinear", dynamic_quantize, fixed_shape());
 }
 
 }  // namespace kaon

@@ -59,15 +59,21 @@ Kernel make_multinomial(const OpInfo& info) {
   };
 }
 
+OpFacts drawing() {
+  OpFacts facts = fixed_shape();
+  facts.random = true;
+  return facts;
+}
+
 }  // namespace
 
 void register_random(OpRegistry& ops) {
-  ops.add("RandomNormal", random_numbers(true, false));
-  ops.add("RandomNormalLike", random_numbers(true, true));
-  ops.add("RandomUniform", random_numbers(false, false));
-  ops.add("RandomUniformLike", random_numbers(false, true));
-  ops.add("Bernoulli", make_bernoulli);
-  ops.add("Multinomial", make_multinomial);
+  ops.add("RandomNormal", random_numbers(true, false), drawing());
+  ops.add("RandomNormalLike", random_numbers(true, true), drawing());
+  ops.add("RandomUniform", random_numbers(false, false), drawing());
+  ops.add("RandomUniformLike", random_numbers(false, true), drawing());
+  ops.add("Bernoulli", make_bernoulli, drawing());
+  ops.add("Multinomial", make_multinomial, drawing());
 }
 
 }  // namespace kaon

@@ -155,25 +155,35 @@ Kernel make_top_k(const OpInfo& info) {
   };
 }
 
+OpFacts reducing(Homogeneous homogeneous) {
+  return fixed_shape({1}).with(homogeneous).where([](const NodeView& view, OpFacts& facts) {
+    const std::optional<std::vector<int64_t>> axes = view.axes("axes", 1);
+    if (!axes || axes->empty()) return;
+    const int64_t first = *std::ranges::min_element(*axes);
+    if (first >= 1) facts.samples = Samples::First;
+    if (first >= 2 && facts.homogeneous == Homogeneous::Tensor) facts.homogeneous = Homogeneous::Channels;
+  });
+}
+
 }  // namespace
 
 void register_reduce(OpRegistry& ops) {
-  ops.add("ReduceSum", reduce(total, 13));
-  ops.add("ReduceMean", reduce(mean));
-  ops.add("ReduceMax", reduce(largest_of, 18, /*ordered=*/true));
-  ops.add("ReduceMin", reduce(smallest_of, 18, /*ordered=*/true));
-  ops.add("ReduceProd", reduce(product));
-  ops.add("ReduceL1", reduce(l1));
-  ops.add("ReduceL2", reduce(l2));
-  ops.add("ReduceLogSum", reduce(log_sum));
-  ops.add("ReduceLogSumExp", reduce(log_sum_exp));
-  ops.add("ReduceSumSquare", reduce(sum_square));
-  ops.add("ArgMax", arg_extreme(true));
-  ops.add("ArgMin", arg_extreme(false));
-  ops.add("CumSum", cumulative(false));
-  ops.add("CumProd", cumulative(true));
-  ops.add("TopK", make_top_k);
-  ops.add_simple("Det", unary([](const at::Tensor& x) { return at::linalg_det(x); }));
+  ops.add("ReduceSum", reduce(total, 13), reducing(Homogeneous::Tensor));
+  ops.add("ReduceMean", reduce(mean), reducing(Homogeneous::Tensor));
+  ops.add("ReduceMax", reduce(largest_of, 18, /*ordered=*/true), reducing(Homogeneous::Tensor));
+  ops.add("ReduceMin", reduce(smallest_of, 18, /*ordered=*/true), reducing(Homogeneous::Tensor));
+  ops.add("ReduceProd", reduce(product), reducing(Homogeneous::No));
+  ops.add("ReduceL1", reduce(l1), reducing(Homogeneous::Tensor));
+  ops.add("ReduceL2", reduce(l2), reducing(Homogeneous::Tensor));
+  ops.add("ReduceLogSum", reduce(log_sum), reducing(Homogeneous::No));
+  ops.add("ReduceLogSumExp", reduce(log_sum_exp), reducing(Homogeneous::No));
+  ops.add("ReduceSumSquare", reduce(sum_square), reducing(Homogeneous::No));
+  ops.add("ArgMax", arg_extreme(true), fixed_shape());
+  ops.add("ArgMin", arg_extreme(false), fixed_shape());
+  ops.add("CumSum", cumulative(false), fixed_shape());
+  ops.add("CumProd", cumulative(true), fixed_shape());
+  ops.add("TopK", make_top_k, fixed_shape({1}));
+  ops.add_simple("Det", unary([](const at::Tensor& x) { return at::linalg_det(x); }), fixed_shape());
 }
 
 }  // namespace kaon

@@ -398,13 +398,19 @@ Kernel make_affine_grid(const OpInfo& info) {
   };
 }
 
+void decide_resize(const NodeView& view, OpFacts& facts) {
+  if (view.node.get_string("mode", "nearest") == "nearest") return;
+  facts.flow = FlowKind::Other;
+  facts.homogeneous = Homogeneous::No;
+}
+
 }  // namespace
 
 void register_resize(OpRegistry& ops) {
-  ops.add("Resize", make_resize);
-  ops.add("Upsample", make_upsample);
-  ops.add("GridSample", make_grid_sample);
-  ops.add("AffineGrid", make_affine_grid);
+  ops.add("Resize", make_resize, moving({1, 2, 3}).where(decide_resize));
+  ops.add("Upsample", make_upsample, moving({1}).where(decide_resize));
+  ops.add("GridSample", make_grid_sample, fixed_shape());
+  ops.add("AffineGrid", make_affine_grid, fixed_shape({1}));
 }
 
 }  // namespace kaon

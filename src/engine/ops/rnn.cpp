@@ -28,9 +28,12 @@ Kernel make_recurrent(const OpInfo& info, Cell cell) {
 }  // namespace
 
 void register_rnn(OpRegistry& ops) {
-  ops.add("RNN", [](const OpInfo& info) { return make_recurrent(info, Cell::Rnn); });
-  ops.add("GRU", [](const OpInfo& info) { return make_recurrent(info, Cell::Gru); });
-  ops.add("LSTM", [](const OpInfo& info) { return make_recurrent(info, Cell::Lstm); });
+  ops.add(
+      "RNN", [](const OpInfo& info) { return make_recurrent(info, Cell::Rnn); }, fixed_shape());
+  ops.add(
+      "GRU", [](const OpInfo& info) { return make_recurrent(info, Cell::Gru); }, fixed_shape());
+  ops.add(
+      "LSTM", [](const OpInfo& info) { return make_recurrent(info, Cell::Lstm); }, fixed_shape());
 }
 
 }  // namespace kaon

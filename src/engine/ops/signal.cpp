@@ -132,12 +132,12 @@ Kernel make_mel_weight_matrix(const OpInfo& info) {
 }  // namespace
 
 void register_signal(OpRegistry& ops) {
-  ops.add("DFT", make_dft);
-  ops.add("STFT", make_stft);
-  ops.add("HannWindow", cosine_window({0.5, 0.5, 0}));
-  ops.add("HammingWindow", cosine_window({25.0 / 46, 21.0 / 46, 0}));
-  ops.add("BlackmanWindow", cosine_window({0.42, 0.5, 0.08}));
-  ops.add("MelWeightMatrix", make_mel_weight_matrix);
+  ops.add("DFT", make_dft, fixed_shape({1, 2}));
+  ops.add("STFT", make_stft, fixed_shape({1, 3}));
+  ops.add("HannWindow", cosine_window({0.5, 0.5, 0}), fixed_shape({0}));
+  ops.add("HammingWindow", cosine_window({25.0 / 46, 21.0 / 46, 0}), fixed_shape({0}));
+  ops.add("BlackmanWindow", cosine_window({0.42, 0.5, 0.08}), fixed_shape({0}));
+  ops.add("MelWeightMatrix", make_mel_weight_matrix, fixed_shape({0, 1, 2, 3, 4}));
 }
 
 }  // namespace kaon

@@ -305,8 +305,18 @@ void AtenAction::run(Runtime& runtime) {
   Call call(inputs, outputs);
   run_kernel(kernel_, call, node_);
   for (size_t i = 0; i < outputs_.size(); ++i) {
-    if (outputs_[i] < 0 || !outputs[i].defined()) continue;
-    at::Tensor tensor = outputs[i].tensor.contiguous();
+    if (outputs_[i] < 0) continue;
+    at::Tensor tensor = outputs[i].tensor;
+    const auto slot = static_cast<size_t>(outputs_[i]);
+    // Later actions read by the shape and type that the trace saw.
+    if (outputs[i].type != runtime.types[slot] || tensor.sizes() != at::IntArrayRef(runtime.shapes[slot])) {
+      const std::string made =
+          outputs[i].defined() ? fmt::format("{}{}", name_of(outputs[i].type), to_string(tensor.sizes())) : "nothing";
+      fail(ErrorCode::Internal, node_.label(),
+           "output {} is {} where the plan expects {}{}; its operator's facts are wrong", i, made,
+           name_of(runtime.types[slot]), to_string(runtime.shapes[slot]));
+    }
+    tensor = tensor.contiguous();
     // A view of planned memory would change under its holder when that memory is reused.
     if (runtime.in_arena(tensor.data_ptr())) tensor = tensor.clone();
     runtime.set(outputs_[i], {std::move(tensor), outputs[i].type});

@@ -37,6 +37,7 @@ Plan::Plan(Lowered lowered) : lowered_(std::move(lowered)), stream_(dnnl_cpu()),
     PlanSlot& slot = lowered_.slots[i];
     const auto root = static_cast<size_t>(slot.root);
     runtime_.shapes.push_back(slot.shape);
+    runtime_.types.push_back(slot.type);
     if (slot.kind == PlanSlot::Kind::External) {
       if (root != i) runtime_.aliases[root].push_back(static_cast<int32_t>(i));
       const int64_t last = lowered_.slots[root].last;

@@ -30,6 +30,7 @@ struct Runtime {
   std::vector<Value> values;                  ///< by slot: External ones, and views of the others for ATen kernels
   std::vector<std::vector<int32_t>> aliases;  ///< by slot: others that share an External one's memory
   std::vector<Shape> shapes;                  ///< by slot, logical
+  std::vector<DType> types;                   ///< by slot
   dnnl::stream* stream = nullptr;
   const std::byte* arena_begin = nullptr;
   const std::byte* arena_end = nullptr;

@@ -1,63 +1,17 @@
 #include "engine/plan/trace.h"
 
 #include <algorithm>
-#include <map>
-#include <set>
 
 namespace kaon {
 
 namespace {
 
-/// Inputs that decide an output's shape by their contents. An empty list: the shape depends on the data in any case.
-const std::map<std::string, std::vector<size_t>>& shape_inputs() {
-  static const std::map<std::string, std::vector<size_t>> kRows{
-      {"Reshape", {1}},
-      {"Expand", {1}},
-      {"Tile", {1, 2}},
-      {"Slice", {1, 2, 3, 4}},
-      {"Pad", {1, 3}},
-      {"Range", {0, 1, 2}},
-      {"ConstantOfShape", {0}},
-      {"OneHot", {1}},
-      {"Resize", {1, 2, 3}},
-      {"Upsample", {1}},
-      {"TopK", {1}},
-      {"Split", {1}},
-      {"Squeeze", {1}},
-      {"Unsqueeze", {1}},
-      {"ReduceSum", {1}},
-      {"ReduceMean", {1}},
-      {"ReduceMax", {1}},
-      {"ReduceMin", {1}},
-      {"ReduceProd", {1}},
-      {"ReduceL1", {1}},
-      {"ReduceL2", {1}},
-      {"ReduceLogSum", {1}},
-      {"ReduceLogSumExp", {1}},
-      {"ReduceSumSquare", {1}},
-      {"CenterCropPad", {1}},
-      {"AffineGrid", {1}},
-      {"MaxUnpool", {2}},
-      {"DFT", {1, 2}},
-      {"STFT", {1, 3}},
-      {"Col2Im", {1, 2}},
-      {"HannWindow", {0}},
-      {"HammingWindow", {0}},
-      {"BlackmanWindow", {0}},
-      {"MelWeightMatrix", {0, 1, 2, 3, 4}},
-  };
-  return kRows;
-}
-
-bool shape_follows_data(const std::string& op) {
-  static const std::set<std::string> kOps{"NonZero", "Unique", "Compress", "NonMaxSuppression"};
-  return kOps.contains(op);
-}
-
-bool is_random(const std::string& op) {
-  static const std::set<std::string> kOps{"RandomNormal",      "RandomNormalLike", "RandomUniform",
-                                          "RandomUniformLike", "Bernoulli",        "Multinomial"};
-  return kOps.contains(op);
+/// Whether the shapes that `step` makes could be others for other data; `is_fixed` says that of its inputs' contents.
+template <typename Fixed>
+bool shape_is_open(const OpFacts& facts, const Step& step, Fixed is_fixed) {
+  if (facts.shape != ShapeSource::Inputs) return true;
+  return std::ranges::any_of(facts.shape_inputs,
+                             [&](size_t input) { return input < step.inputs.size() && !is_fixed(input); });
 }
 
 }  // namespace
@@ -90,23 +44,16 @@ Trace trace_program(const Program& program, std::vector<Value> table, const Hook
     const auto is_static = [&](int32_t id) {
       return id < 0 || (trace.values[static_cast<size_t>(id)].is_static && !hooks.may_replace(id));
     };
-    const bool only_shape = node.domain.empty() && (node.op == "Shape" || node.op == "Size");
-    const bool step_static = !is_random(node.op) && !hooks.may_replace_edges_of(static_cast<int64_t>(i)) &&
-                             (only_shape || std::all_of(step.inputs.begin(), step.inputs.end(), is_static));
-    if (!step_static) {
-      bool unknown = shape_follows_data(node.op) || !subgraphs(node).empty();
-      const auto row = shape_inputs().find(node.op);
-      if (row != shape_inputs().end()) {
-        for (const size_t input : row->second) {
-          unknown |= input < step.inputs.size() &&
-                     (!is_static(step.inputs[input]) ||
-                      hooks.may_replace_edge(static_cast<int64_t>(i), static_cast<int64_t>(input)));
-        }
-      }
-      if (unknown) {
-        trace.unplannable = node.label();
-        return trace;
-      }
+    const OpFacts& facts = *operators().facts(node.domain, node.op);
+    const bool step_static = !facts.random && !hooks.may_replace_edges_of(static_cast<int64_t>(i)) &&
+                             (facts.reads_shapes || std::ranges::all_of(step.inputs, is_static));
+    const auto is_fixed = [&](size_t input) {
+      return is_static(step.inputs[input]) &&
+             !hooks.may_replace_edge(static_cast<int64_t>(i), static_cast<int64_t>(input));
+    };
+    if (!step_static && shape_is_open(facts, step, is_fixed)) {
+      trace.unplannable = node.label();
+      return trace;
     }
     program.run_step(i, table, nullptr, shapes_only && !step_static);
     trace.step_is_static[i] = step_static;
