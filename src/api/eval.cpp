@@ -35,7 +35,8 @@ EvalReport eval_model(const EvalOptions& options) {
     const Config config = config_of(options.quant);
     const QuantizedModel simulated = quantize_for(options.model, model, config, options.data, *options.progress);
     report.skipped = simulated.skipped;
-    if (reference == nullptr) reference = std::make_unique<Engine>(simulated.model);
+    report.algorithms = simulated.algorithms;
+    if (reference == nullptr) reference = std::make_unique<Engine>(simulated.original);
     engine = std::make_unique<Engine>(simulate(simulated));
   } else {
     engine = std::make_unique<Engine>(model);
@@ -66,7 +67,8 @@ nlohmann::ordered_json to_json(const EvalReport& report) {
   return {{"samples", report.samples},
           {"metrics", metrics_json(report.metrics)},
           {"seconds", report.seconds},
-          {"peak_mb", report.peak_mb}};
+          {"peak_mb", report.peak_mb},
+          {"algorithms", algorithms_json(report.algorithms)}};
 }
 
 }  // namespace kaon

@@ -27,6 +27,7 @@ struct EvalReport {
   double seconds = 0;  ///< of the evaluation alone
   double peak_mb = 0;
   std::vector<Skipped> skipped;
+  std::vector<AlgorithmReport> algorithms;
 };
 
 /// What is measured where nobody said: top1 and loss with labels, sqnr_db and agreement with a reference.

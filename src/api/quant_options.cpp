@@ -1,36 +1,50 @@
 #include "api/quant_options.h"
 
 #include <charconv>
+#include <nlohmann/json.hpp>
 
 #include "base/error.h"
 #include "data/dataset.h"
+#include "quant/algorithm.h"
 #include "quant/observer.h"
 #include "quant/quantize.h"
 
 namespace kaon {
 namespace {
 
-/// "name" or "name:option=value,option=value".
-ObserverConfig parse_observer(const std::string& text) {
-  ObserverConfig observer;
+/// "name" or "name:option=value…", the options behind each other with `between` between them.
+template <typename Named>
+Named parse_named(const std::string& text, char between, const std::string& flag) {
+  Named named;
   const size_t colon = text.find(':');
-  observer.name = text.substr(0, colon);
+  named.name = text.substr(0, colon);
   size_t at = colon == std::string::npos ? text.size() : colon + 1;
   while (at < text.size()) {
-    const size_t end = std::min(text.find(',', at), text.size());
+    const size_t end = std::min(text.find(between, at), text.size());
     const std::string item = text.substr(at, end - at);
     const size_t equals = item.find('=');
     double value = 0;
     const char* last = item.data() + item.size();
     const auto [stop, error] = std::from_chars(item.data() + std::min(equals, item.size() - 1) + 1, last, value);
     if (equals == std::string::npos || error != std::errc() || stop != last) {
-      fail(ErrorCode::InvalidConfig, "--observer", "'{}' is not of the form option=number", item);
+      fail(ErrorCode::InvalidConfig, flag, "'{}' is not of the form option=number", item);
     }
-    observer.options[item.substr(0, equals)] = value;
+    named.options[item.substr(0, equals)] = value;
     at = end + 1;
   }
+  return named;
+}
+
+ObserverConfig parse_observer(const std::string& text) {
+  const auto observer = parse_named<ObserverConfig>(text, ',', "--observer");
   make_observer(observer, TensorSpec{}, "--observer");
   return observer;
+}
+
+AlgorithmConfig parse_algorithm(const std::string& text) {
+  const auto algorithm = parse_named<AlgorithmConfig>(text, ':', "--algorithms");
+  check_algorithm(algorithm, "--algorithms");
+  return algorithm;
 }
 
 DatasetOptions limited(int64_t limit) {
@@ -49,11 +63,21 @@ Config config_of(const QuantOptions& options) {
   if (!options.layout.empty()) set_layout(config, enum_value<Layout>(options.layout, "--layout"));
   if (!options.observer.empty()) set_observer(config, parse_observer(options.observer));
   config.exclude.insert(config.exclude.end(), options.exclude.begin(), options.exclude.end());
+  for (const std::string& text : options.algorithms) config.algorithms.push_back(parse_algorithm(text));
   return config;
 }
 
 std::string config_name(const QuantOptions& options) {
   return options.scheme.empty() ? options.config.stem().string() : options.scheme;
+}
+
+nlohmann::ordered_json algorithms_json(const std::vector<AlgorithmReport>& reports) {
+  auto json = nlohmann::ordered_json::array();
+  for (const AlgorithmReport& report : reports) {
+    json.push_back(
+        {{"name", report.name}, {"changed", report.changed}, {"seconds", report.seconds}, {"notes", report.notes}});
+  }
+  return json;
 }
 
 std::unique_ptr<Dataset> open_data(const DataOptions& options, const Graph& graph) {

@@ -1,6 +1,7 @@
 #pragma once
 #include <filesystem>
 #include <memory>
+#include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <string>
 #include <vector>
@@ -18,7 +19,8 @@ struct QuantOptions {
   std::filesystem::path config;  ///< … or this
   std::string observer;          ///< "" = as the config says; "percentile" or "percentile:percentile=99.9"
   std::vector<std::string> exclude;
-  std::string layout;  ///< "" = as the config says; "u8s8", "s8s8", "u8u8"
+  std::vector<std::string> algorithms;  ///< behind those of the config; "gptq" or "gptq:damping=0.1:act_order=1"
+  std::string layout;                   ///< "" = as the config says; "u8s8", "s8s8", "u8u8"
 };
 
 /// What they are told about data.
@@ -35,6 +37,9 @@ Config config_of(const QuantOptions& options);
 
 /// A name for the config in tables and JSON: its scheme, or the file's name.
 std::string config_name(const QuantOptions& options);
+
+/// `[{name, changed, seconds, notes}]`
+nlohmann::ordered_json algorithms_json(const std::vector<AlgorithmReport>& reports);
 
 /// Null where no `data` is named.
 std::unique_ptr<Dataset> open_data(const DataOptions& options, const Graph& graph);

@@ -23,7 +23,7 @@ void measure(const QuantizedModel& quantized, const QuantizeCall& call, Quantize
   EvalSettings settings;
   settings.batch = call.data.batch;
   settings.progress = call.progress;
-  Engine exact(quantized.model);
+  Engine exact(quantized.original);
   Engine simulated(simulate(quantized));
   EvalResult result = evaluate(simulated, *data, usual_metrics(*data, true), &exact, settings);
   report.metrics_before = std::move(result.reference_metrics);
@@ -75,6 +75,7 @@ QuantizeReport quantize_file(const QuantizeCall& call) {
   }
   report.calibration = quantized.calibration;
   report.skipped = quantized.skipped;
+  report.algorithms = quantized.algorithms;
   report.notes = exported.notes;
   report.description = describe(quantized);
   report.seconds = watch.seconds();
@@ -99,6 +100,7 @@ nlohmann::ordered_json to_json(const QuantizeReport& report) {
           {"seconds", report.seconds},
           {"peak_mb", report.peak_mb},
           {"skipped", std::move(skipped)},
+          {"algorithms", algorithms_json(report.algorithms)},
           {"notes", report.notes}};
 }
 

@@ -31,6 +31,7 @@ struct QuantizeReport {
   double seconds = 0;
   double peak_mb = 0;
   std::vector<Skipped> skipped;
+  std::vector<AlgorithmReport> algorithms;
   std::vector<std::string> notes;  ///< about the file
   std::string description;         ///< the quantized model, layer by layer
 };

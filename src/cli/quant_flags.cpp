@@ -18,6 +18,12 @@ void declare_quant_flags(CLI::App& app, QuantOptions& options) {
   app.add_option("--exclude", options.exclude, "layers that stay float (repeatable)")
       ->type_name("GLOB")
       ->allow_extra_args(false);
+  app.add_option("--algorithms", options.algorithms,
+                 "what is done besides, in this order: bias_correction, … (docs/algorithms.md); options as in "
+                 "name:option=value:option=value")
+      ->type_name("A,B")
+      ->delimiter(',')
+      ->allow_extra_args(false);
   app.add_option("--layout", options.layout, "integer types of static int8: u8s8 (default), s8s8 or u8u8")
       ->type_name("L");
 }
@@ -39,6 +45,14 @@ void declare_data_flags(CLI::App& app, DataOptions& options) {
 
 void note_skipped(Context& context, const std::vector<Skipped>& skipped) {
   for (const Skipped& skip : skipped) context.note("{}: {}", skip.layer, skip.reason);
+}
+
+void note_algorithms(Context& context, const std::vector<AlgorithmReport>& reports) {
+  for (const AlgorithmReport& report : reports) {
+    if (report.changed == 0) context.note("{}: changed nothing", report.name);
+    for (const std::string& note : report.notes) context.note("{}: {}", report.name, note);
+    context.detail("{}: {} changed in {:.2f} s", report.name, report.changed, report.seconds);
+  }
 }
 
 }  // namespace kaon

@@ -15,5 +15,7 @@ void declare_quant_flags(CLI::App& app, QuantOptions& options);
 void declare_data_flags(CLI::App& app, DataOptions& options);
 /// One line on stderr for each layer that was not quantized as asked.
 void note_skipped(Context& context, const std::vector<Skipped>& skipped);
+/// What algorithms have to say, and a line for each that changed nothing.
+void note_algorithms(Context& context, const std::vector<AlgorithmReport>& reports);
 
 }  // namespace kaon

@@ -32,6 +32,7 @@ class Debugger {
         options_(options),
         names_(quantized),
         uses_(quantized.model.graph),
+        original_uses_(quantized.original.graph),
         simulated_(simulate(quantized)) {
     for (const Quantizer& quantizer : quantized.quantizers) {
       if (!quantizer.enabled) continue;
@@ -97,17 +98,20 @@ class Debugger {
     for (const auto& watch : watches_) {
       const Quantizer& quantizer = watch->quantizer();
       if (quantizer.is_activation()) continue;
-      const Tensor& exact = constant_of(quantized_, quantizer.tensor);
+      const Tensor& rounded = constant_of(quantized_, quantizer.tensor);
+      // A bias is corrected on purpose; a weight on its grid is still to be compared with what it was.
+      const bool bias = quantizer.kind == Slot::Bias;
+      const Tensor& exact = bias ? rounded : quantized_.model.graph.find_initializer(quantizer.tensor)->tensor;
       const Layer* layer = find_layer(quantized_, quantizer.serves.front().layer);
       const bool by_layer = quantizer.kind == Slot::Weight && layer != nullptr;
-      watch->see_constant(exact, by_layer ? channel_axis(quantized_.model.graph, *layer) : 0);
+      watch->see_constant(exact, rounded, by_layer ? channel_axis(quantized_.model.graph, *layer) : 0);
       if (watch->non_finite() > 0) note(names_.find(quantizer.tensor, exact), -1, true);
     }
   }
 
   void activations(const Dataset& data) {
     const int64_t batch = batch_for(quantized_.model.graph, options_.batch, data);
-    Engine exact(quantized_.model);
+    Engine exact(quantized_.original);
     Engine simulated(simulated_);
     options_.progress->begin("debugging", data.size());
     for (int64_t first = 0; first < data.size() && !stopped(); first += batch) {
@@ -124,6 +128,7 @@ class Debugger {
   /// Both models node by node: a value of the float run is there when the quantized run makes its own, and neither is
   /// kept longer than the model itself needs it.
   void one_batch(Frame exact, Frame simulated, int64_t batch) {
+    auto before = quantized_.model.graph.nodes.begin();
     for (const Node& node : simulated_.graph.nodes) {
       if (stopped()) return;
       const auto quantizer = by_output_.find(node.outputs[0]);
@@ -134,15 +139,17 @@ class Debugger {
         compare(*quantizer->second, exact, input, simulated.value(node.outputs[0]), batch);
         continue;
       }
-      exact.step();
       simulated.step();
-      if (options_.nan) look(exact, simulated, node, batch);
+      const Node& unquantized = *before++;
+      const int64_t twin = original_uses_.producer(unquantized.outputs[0]);
+      if (twin >= exact.position()) exact.run_until(twin + 1);
+      if (options_.nan) look(exact, simulated, unquantized, node, batch);
     }
   }
 
   void compare(QuantizerWatch& watch, const Frame& exact, const Tensor& input, const Tensor& output, int64_t batch) {
     const std::string& value = watch.quantizer().tensor;
-    const Tensor reference = exact.value(value);
+    const Tensor reference = in_units_of_model(value, exact.value(value));
     if (reference.shape() != input.shape()) {
       fail(ErrorCode::Unsupported, watch.quantizer().label(),
            "the value has the shape {} in the float run and {} in the quantized one; they cannot be compared",
@@ -156,13 +163,24 @@ class Debugger {
     note(names_.find(value, input), batch, false);
   }
 
-  /// Looks for NaN and Inf in what a node made in both runs.
-  void look(const Frame& exact, const Frame& simulated, const Node& node, int64_t batch) {
-    const Node& original = quantized_.model.graph.nodes[static_cast<size_t>(exact.position() - 1)];
-    for (size_t i = 0; i < original.outputs.size(); ++i) {
-      const std::string& name = original.outputs[i];
+  /// A value of the original model as the transformed one has it.
+  Tensor in_units_of_model(const std::string& value, const Tensor& original) const {
+    const auto found = quantized_.rescaled.find(value);
+    if (found == quantized_.rescaled.end()) return original;
+    const std::vector<float>& factors = found->second.factors;
+    const auto inner = static_cast<size_t>(
+        element_count(std::span(original.shape()).subspan(static_cast<size_t>(found->second.axis) + 1)));
+    std::vector<float> values = original.to_float();
+    for (size_t i = 0; i < values.size(); ++i) values[i] *= factors[i / inner % factors.size()];
+    return Tensor::of(original.shape(), values);
+  }
+
+  /// Looks for NaN and Inf in what a node made in both runs; `node` is `unquantized` in the simulated model.
+  void look(const Frame& exact, const Frame& simulated, const Node& unquantized, const Node& node, int64_t batch) {
+    for (size_t i = 0; i < unquantized.outputs.size(); ++i) {
+      const std::string& name = unquantized.outputs[i];
       if (uses_.consumers(name).empty() && !uses_.is_output(name)) continue;
-      note(names_.find(name, exact.value(name)), batch, true);
+      if (original_uses_.producer(name) >= 0) note(names_.find(name, exact.value(name)), batch, true);
       note(names_.find(name, simulated.value(node.outputs[i])), batch, false);
     }
   }
@@ -183,6 +201,7 @@ class Debugger {
     rank_rows();
     report_.layers = std::ssize(quantized_.layers);
     report_.skipped = quantized_.skipped;
+    report_.algorithms = quantized_.algorithms;
     return std::move(report_);
   }
 
@@ -210,7 +229,8 @@ class Debugger {
   const QuantizedModel& quantized_;
   const DebugOptions& options_;
   ValueNames names_;
-  Uses uses_;
+  Uses uses_;           ///< of the transformed model
+  Uses original_uses_;  ///< of the model before
   Model simulated_;
   std::vector<std::unique_ptr<QuantizerWatch>> watches_;
   /// By what they make in the simulated model; null for those nobody asked for.

@@ -359,13 +359,13 @@ TEST(Debug, WeightsNeedNoData) {
   EXPECT_NE(error_of(ErrorCode::InvalidConfig, [&] { debug(all); }).find("data"), std::string::npos);
 }
 
-TEST(Debug, AnAdjustedConstantIsWhatItsQuantizerSees) {
+TEST(Debug, ACorrectedBiasIsWhatItsQuantizerSees) {
   const MemoryDataset data = residual_data();
   QuantizedModel quantized = quantize(residual_network(), scheme_config("w8a8"), &data);
   std::vector<float> bias = quantized.model.graph.find_initializer("conv1.bias")->tensor.to_float();
   double mean = 0;
   for (float& value : bias) mean += (value += 3) / static_cast<double>(bias.size());
-  quantized.adjusted["conv1.bias"] = Tensor::of<float>({16}, bias);
+  quantized.rounded["conv1.bias"] = Tensor::of<float>({16}, bias);
   const DebugReport report = debug(quantized, data);
   const auto row =
       std::ranges::find_if(report.rows, [](const DebugRow& r) { return r.layer == "conv1" && r.slot == Slot::Bias; });
@@ -373,6 +373,47 @@ TEST(Debug, AnAdjustedConstantIsWhatItsQuantizerSees) {
   const QuantizerDebug& seen = report.quantizers[row->quantizer];
   EXPECT_NEAR(seen.input.mean, mean, 1e-6);
   EXPECT_LT(seen.local_error(), 1e-3);
+}
+
+TEST(Debug, AWeightOnItsGridIsComparedWithWhatItWas) {
+  const MemoryDataset data = residual_data();
+  QuantizedModel quantized = quantize(residual_network(), scheme_config("w4c"));
+  const auto error = [&] {
+    const DebugReport report = debug(quantized, data);
+    const auto row = std::ranges::find_if(report.rows, [](const DebugRow& r) { return r.layer == "conv1"; });
+    return report.quantizers[row->quantizer].local_error();
+  };
+  const double nearest = error();
+  const Tensor weight = quantized.model.graph.find_initializer("conv1.weight")->tensor;
+  std::vector<float> values(static_cast<size_t>(weight.size()));
+  quantized.find("conv1", Slot::Weight)->apply(weight.as<float>(), values, weight.shape());
+  quantized.rounded["conv1.weight"] = Tensor::of(weight.shape(), values);
+  EXPECT_GT(nearest, 0.01);
+  EXPECT_EQ(error(), nearest);
+}
+
+TEST(Debug, ValuesInOtherUnitsAreComparedWithTheOriginal) {
+  const MemoryDataset data = residual_data();
+  QuantizedModel quantized = quantize(residual_network(), scheme_config("w8a8c"), &data);
+  const auto cumulative = [&] {
+    std::vector<double> errors;
+    for (const QuantizerDebug& quantizer : debug(quantized, data).quantizers) {
+      errors.push_back(quantizer.cumulative_error());
+    }
+    return errors;
+  };
+  const std::vector<double> same = cumulative();
+  // The original's conv1 makes half as much, so what the model has is twice that.
+  for (const char* name : {"conv1.weight", "conv1.bias"}) {
+    Initializer& constant = *quantized.original.graph.find_initializer(name);
+    std::vector<float> values = constant.tensor.to_float();
+    for (float& value : values) value /= 2;
+    constant.tensor = Tensor::of(constant.tensor.shape(), values);
+  }
+  const Quantizer& output = *quantized.find("conv1", Slot::Output);
+  EXPECT_GT(cumulative()[static_cast<size_t>(output.id)], 0.9);
+  quantized.rescaled[output.tensor] = {1, std::vector<float>(16, 2.0F)};
+  EXPECT_EQ(cumulative()[static_cast<size_t>(output.id)], same[static_cast<size_t>(output.id)]);
 }
 
 TEST(Debug, ADisabledQuantizerLeavesNoRow) {

@@ -134,6 +134,7 @@ struct DebugReport {
   std::vector<QuantizerDebug> quantizers;
   std::vector<DebugRow> rows;  ///< worst first: NaN and Inf, then by channel_error
   std::vector<Skipped> skipped;
+  std::vector<AlgorithmReport> algorithms;
   std::optional<NonFiniteAt> nan;
 
   const QuantizerDebug& of(const DebugRow& row) const { return quantizers[row.quantizer]; }

@@ -69,9 +69,9 @@ void QuantizerWatch::see(const Tensor& input, const Tensor& output, const Tensor
   if (histograms_) means_.update(values.r, view);
 }
 
-void QuantizerWatch::see_constant(const Tensor& exact, int64_t axis) {
+void QuantizerWatch::see_constant(const Tensor& exact, const Tensor& rounded, int64_t axis) {
   local_.resize(static_cast<size_t>(exact.size()));
-  quantizer_.apply(exact.as<float>(), local_, exact.shape());
+  quantizer_.apply(rounded.as<float>(), local_, exact.shape());
   const std::span<const float> x = exact.as<float>();
   result_.shape = exact.shape();
   result_.channel_axis = axis;

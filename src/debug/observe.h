@@ -21,8 +21,8 @@ class QuantizerWatch {
 
   /// The four values of one batch: x, q and r; l is computed here.
   void see(const Tensor& input, const Tensor& output, const Tensor& reference);
-  /// A weight or bias; `axis` counts its output channels.
-  void see_constant(const Tensor& exact, int64_t axis);
+  /// A weight or bias and what goes into its quantizer; `axis` counts its output channels.
+  void see_constant(const Tensor& exact, const Tensor& rounded, int64_t axis);
 
   /// All that was learned.
   QuantizerDebug finish();

@@ -69,7 +69,7 @@ void note_runtime(Exporter& exporter) {
 
 Exported export_onnx(const QuantizedModel& given, const ExportOptions& options) {
   QuantizedModel quantized = given;
-  quantized.model = adjusted_model(given);
+  quantized.model = rounded_model(given);
   onnx_export::Exporter exporter(quantized, options);
   for (const Quantizer& quantizer : quantized.quantizers) {
     if (quantizer.enabled && !quantizer.calibrated()) {

@@ -50,25 +50,33 @@ int64_t get_int(const Json& value, int64_t min, const std::string& where) {
   return value.get<int64_t>();
 }
 
-ObserverConfig parse_observer(const Json& value, const std::string& where) {
-  ObserverConfig config;
+/// A name, or an object with a name and options: an ObserverConfig or an AlgorithmConfig.
+template <typename Named>
+Named parse_named(const Json& value, const std::string& what, const std::string& where) {
+  Named config;
   if (value.is_string()) {
     config.name = value.get<std::string>();
-  } else {
-    expect_object(value, {}, where);
-    if (!value.contains("name")) {
-      fail(ErrorCode::InvalidConfig, where, "an observer is a name, or an object with a name and options");
-    }
-    for (const auto& [key, item] : value.items()) {
-      if (key == "name") {
-        config.name = get_string(item, at_key(where, key));
-      } else if (item.is_number()) {
-        config.options[key] = item.get<double>();
-      } else {
-        fail(ErrorCode::InvalidConfig, at_key(where, key), "must be a number, is {}", item.dump());
-      }
+    return config;
+  }
+  if (!value.is_object() || !value.contains("name")) {
+    fail(ErrorCode::InvalidConfig, where, "{} is a name, or an object with a name and options; this is {}", what,
+         value.dump());
+  }
+  for (const auto& [key, item] : value.items()) {
+    if (key == "name") {
+      config.name = get_string(item, at_key(where, key));
+    } else if (item.is_number() || item.is_boolean()) {
+      config.options[key] =
+          item.is_boolean() ? static_cast<double>(item.template get<bool>()) : item.template get<double>();
+    } else {
+      fail(ErrorCode::InvalidConfig, at_key(where, key), "must be a number, true or false, is {}", item.dump());
     }
   }
+  return config;
+}
+
+ObserverConfig parse_observer(const Json& value, const std::string& where) {
+  const auto config = parse_named<ObserverConfig>(value, "an observer", where);
   make_observer(config, TensorSpec{}, where);  // so that a wrong name or option is found here
   return config;
 }
@@ -128,6 +136,13 @@ std::vector<std::pair<std::string, LayerRule>> parse_rules(const Json& value, co
   std::vector<std::pair<std::string, LayerRule>> rules;
   for (const auto& [key, item] : value.items()) rules.emplace_back(key, parse_rule(item, at_key(where, key)));
   return rules;
+}
+
+template <typename Named>
+Json named_to_json(const Named& config) {
+  Json json = {{"name", config.name}};
+  for (const auto& [key, value] : config.options) json[key] = value;
+  return json;
 }
 
 Json to_json(const LayerRule& rule) {
@@ -196,12 +211,12 @@ Config parse_config(const Json& document, const std::string& where) {
   if (document.contains("exclude")) config.exclude = get_strings(document["exclude"], at_key(where, "exclude"));
   if (document.contains("algorithms")) {
     const std::string here = at_key(where, "algorithms");
-    config.algorithms = get_strings(document["algorithms"], here);
-    for (const std::string& name : config.algorithms) {
-      if (algorithms().find(name) == nullptr) {
-        fail(ErrorCode::InvalidConfig, here, "unknown algorithm '{}'; known are {}", name,
-             fmt::join(algorithms().names(), ", "));
-      }
+    if (!document["algorithms"].is_array()) {
+      fail(ErrorCode::InvalidConfig, here, "must be a list, is {}", document["algorithms"].dump());
+    }
+    for (const Json& item : document["algorithms"]) {
+      config.algorithms.push_back(parse_named<AlgorithmConfig>(item, "an algorithm", here));
+      check_algorithm(config.algorithms.back(), here);
     }
   }
   return config;
@@ -232,9 +247,7 @@ Json to_json(const Spec& spec) {
   json["rounding"] = enum_name(spec.rounding);
   if (format(spec.format).kind == FormatKind::Block) json["block_scale"] = enum_name(spec.block_scale);
   json["dynamic"] = spec.dynamic;
-  Json observer = {{"name", spec.observer.name}};
-  for (const auto& [key, value] : spec.observer.options) observer[key] = value;
-  json["observer"] = std::move(observer);
+  json["observer"] = named_to_json(spec.observer);
   return json;
 }
 
@@ -245,7 +258,7 @@ Json to_json(const Config& config) {
   if (!config.by_type.empty()) json["by_type"] = to_json(config.by_type);
   if (!config.by_name.empty()) json["by_name"] = to_json(config.by_name);
   if (!config.exclude.empty()) json["exclude"] = config.exclude;
-  if (!config.algorithms.empty()) json["algorithms"] = config.algorithms;
+  for (const AlgorithmConfig& algorithm : config.algorithms) json["algorithms"].push_back(named_to_json(algorithm));
   return json;
 }
 

@@ -20,6 +20,14 @@ struct ObserverConfig {
   bool operator==(const ObserverConfig&) const = default;
 };
 
+/// An algorithm and its options where they are not at their defaults.
+struct AlgorithmConfig {
+  std::string name;
+  std::map<std::string, double> options = {};
+
+  bool operator==(const AlgorithmConfig&) const = default;
+};
+
 /// How one tensor is quantized.
 struct Spec {
   std::string format = "int8";
@@ -73,7 +81,7 @@ struct Config {
   std::vector<std::pair<std::string, LayerRule>> by_type;  ///< operator -> rule: "Conv", "Gather"
   std::vector<std::pair<std::string, LayerRule>> by_name;  ///< glob on layer names -> rule; the last match wins
   std::vector<std::string> exclude;                        ///< globs on layer names; these stay float
-  std::vector<std::string> algorithms;                     ///< see quant/algorithm.h; run in this order
+  std::vector<AlgorithmConfig> algorithms;                 ///< see quant/algorithm.h; run in this order
 
   bool operator==(const Config&) const = default;
 };

@@ -48,7 +48,7 @@ TEST(Config, EveryKeyIsRead) {
   EXPECT_EQ(config.by_type.at(0).first, "Conv");
   EXPECT_TRUE(config.by_name.at(0).second.input.given);
   EXPECT_EQ(config.exclude, std::vector<std::string>{"fc"});
-  EXPECT_EQ(config.algorithms, std::vector<std::string>{"bias_correction"});
+  EXPECT_EQ(config.algorithms, std::vector<AlgorithmConfig>{{"bias_correction"}});
 }
 
 TEST(Config, ASchemeIsTheBaseOfItsGlobalRule) {
@@ -85,6 +85,11 @@ TEST(Config, ErrorsNameTheKeyAndWhatIsNear) {
   EXPECT_NE(error_in(R"({"global": {"weight": {}}})").find("names no format"), std::string::npos);
   EXPECT_EQ(error_in(R"({"algorithms": ["bias"]})"),
             "c.json: algorithms: unknown algorithm 'bias'; known are bias_correction");
+  EXPECT_EQ(error_in(R"({"algorithms": [{"name": "bias_correction", "strength": 1}]})"),
+            "c.json: algorithms: algorithm bias_correction has no option 'strength'; it has none");
+  EXPECT_NE(error_in(R"({"algorithms": [{"strength": 1}]})").find("an algorithm is a name, or an object with a name"),
+            std::string::npos);
+  EXPECT_NE(error_in(R"({"algorithms": "bias_correction"})").find("must be a list"), std::string::npos);
   EXPECT_NE(error_in("[]").find("must be an object"), std::string::npos);
 }
 
@@ -108,9 +113,12 @@ TEST(Config, TheDocumentationIsWholeAndItsExamplesAreRead) {
   };
   for (const auto& [name, observer] : observers().items()) {
     mentions(name);
-    for (const ObserverOption& option : observer.options) mentions(option.name);
+    for (const Option& option : observer.options) mentions(option.name);
   }
-  for (const std::string& name : algorithms().names()) mentions(name);
+  for (const auto& [name, algorithm] : algorithms().items()) {
+    mentions(name);
+    for (const Option& option : algorithm.options) mentions(option.name);
+  }
   for (const auto& [name, value] : EnumNames<Granularity>::kAll) mentions(name);
   for (const auto& [name, value] : EnumNames<ScaleType>::kAll) mentions(name);
   for (const auto& [name, value] : EnumNames<Rounding>::kAll) mentions(name);

@@ -13,34 +13,14 @@ namespace kaon {
 
 namespace {
 
-using Options = std::map<std::string, double>;
-
 const ObserverKind& kind_of(const ObserverConfig& config, const std::string& where) {
   if (const ObserverKind* kind = observers().find(config.name)) return *kind;
   fail(ErrorCode::InvalidConfig, where, "unknown observer '{}'; known are {}", config.name,
        fmt::join(observers().names(), ", "));
 }
 
-/// Every option of the kind: what `config` says, else the default.
-Options options_of(const ObserverKind& kind, const ObserverConfig& config, const std::string& where) {
-  Options values;
-  for (const ObserverOption& option : kind.options) values[option.name] = option.value;
-  for (const auto& [name, value] : config.options) {
-    const auto option = std::find_if(kind.options.begin(), kind.options.end(),
-                                     [&, &wanted = name](const ObserverOption& o) { return o.name == wanted; });
-    if (option == kind.options.end()) {
-      std::vector<std::string> known;
-      for (const ObserverOption& o : kind.options) known.push_back(o.name);
-      fail(ErrorCode::InvalidConfig, where, "observer {} has no option '{}'; it has {}", config.name, name,
-           known.empty() ? "none" : fmt::format("{}", fmt::join(known, ", ")));
-    }
-    if (!(value >= option->min && value <= option->max) || (option->whole && value != std::floor(value))) {
-      fail(ErrorCode::InvalidConfig, where, "option {} of observer {} is {}; it must be {} from {} to {}", name,
-           config.name, value, option->whole ? "a whole number" : "a number", option->min, option->max);
-    }
-    values[name] = value;
-  }
-  return values;
+OptionValues options_of(const ObserverKind& kind, const ObserverConfig& config, const std::string& where) {
+  return checked_options(kind.options, config.options, "observer " + config.name, where);
 }
 
 /// The elements of every tile side by side: tile t has [first[t], first[t + 1]) of `values`.
@@ -117,7 +97,7 @@ std::unique_ptr<Observer> make_observer(const ObserverConfig& config, const Tens
 QuantParams observe_params(FloatView in, std::span<const int64_t> shape, const TensorSpec& spec,
                            const ObserverConfig& observer, const std::string& where) {
   const ObserverKind& kind = kind_of(observer, where);
-  const Options options = options_of(kind, observer, where);
+  const OptionValues options = options_of(kind, observer, where);
   if (has_own_scales(spec)) return {};
   if (is_cast(format(spec.format))) return choose_params(in, shape, spec);
   if (kind.params) return kind.params(in, shape, spec);
@@ -134,7 +114,7 @@ QuantParams observe_params(FloatView in, std::span<const int64_t> shape, const T
       const auto i = static_cast<size_t>(t);
       const std::span<const float> values(tiles.values.data() + tiles.first[i],
                                           tiles.values.data() + tiles.first[i + 1]);
-      Options own = options;
+      OptionValues own = options;
       if (const auto bins = own.find("bins"); bins != own.end())
         bins->second = bins_for(std::ssize(values), bins->second);
       const auto learned = kind.make(spec, own);

@@ -9,6 +9,7 @@
 #include "numerics/scale.h"
 #include "numerics/tensor_spec.h"
 #include "quant/config.h"
+#include "quant/option.h"
 
 namespace kaon {
 
@@ -37,21 +38,12 @@ class Observer {
   TensorSpec spec_;
 };
 
-struct ObserverOption {
-  std::string name;
-  double value = 0;  ///< default
-  double min = 0;
-  double max = 0;
-  std::string help;
-  bool whole = false;  ///< takes whole numbers only
-};
-
 /// One kind of observer, `observers/<name>.cpp`, which defines `void register_<name>(Registry<ObserverKind>&)`.
 struct ObserverKind {
   std::string summary;
-  std::vector<ObserverOption> options;
+  std::vector<Option> options;
   /// `options` holds a value for every option of the kind, within its bounds.
-  std::function<std::unique_ptr<Observer>(const TensorSpec& spec, const std::map<std::string, double>& options)> make;
+  std::function<std::unique_ptr<Observer>(const TensorSpec& spec, const OptionValues& options)> make;
   /// What one observer for each tile would find, faster; empty where there is no such way.
   std::function<QuantParams(FloatView in, std::span<const int64_t> shape, const TensorSpec& spec)> params = nullptr;
 };

@@ -30,7 +30,7 @@ class HistogramObserver : public Observer {
   Histogram histogram_;
 };
 
-inline ObserverOption bins_option() {
+inline Option bins_option() {
   return {.name = "bins", .value = 2048, .min = 16, .max = 65536, .help = "bins of the histogram", .whole = true};
 }
 

@@ -69,7 +69,7 @@ TEST(ObserveParamsTest, EveryTileHasTheParametersOfItsOwnObserver) {
           if (tile_of[i] == tile) own.push_back(values[i]);
         }
         ObserverConfig config{name, {}};
-        for (const ObserverOption& option : observers().get(name).options) {
+        for (const Option& option : observers().get(name).options) {
           if (option.name != "bins") continue;
           config.options["bins"] = std::max<double>(1024, 8.0 * static_cast<double>(own.size()));
         }

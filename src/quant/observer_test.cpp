@@ -215,7 +215,7 @@ TEST_P(EveryObserver, MemoryStaysFlat) {
 TEST_P(EveryObserver, DefaultsLieWithinTheirBounds) {
   const ObserverKind& kind = observers().get(GetParam());
   EXPECT_FALSE(kind.summary.empty());
-  for (const ObserverOption& option : kind.options) {
+  for (const Option& option : kind.options) {
     EXPECT_FALSE(option.help.empty()) << option.name;
     for (const double value : {option.value, option.min, option.max}) {
       EXPECT_NO_THROW(make_observer({GetParam(), {{option.name, value}}}, TensorSpec{}, "test")) << option.name;

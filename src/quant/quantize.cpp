@@ -34,7 +34,8 @@ QuantizedModel quantize(Model model, const Config& config, const Dataset* calibr
   PassContext context;
   context.evaluate = evaluate_node;
   run_passes(model, context);
-  QuantizedModel quantized = place_quantizers(std::move(model), config);
+  QuantizedModel quantized = place_quantizers(model, config);
+  quantized.original = std::move(model);
   check_specs(quantized);
   const auto learner = std::find_if(quantized.quantizers.begin(), quantized.quantizers.end(), needs_data);
   if (learner != quantized.quantizers.end() && calibration == nullptr) {
@@ -42,14 +43,10 @@ QuantizedModel quantize(Model model, const Config& config, const Dataset* calibr
          "static quantization learns this range from data; give calibration data, or choose a dynamic or weight-only "
          "scheme");
   }
+  run_algorithms(quantized, Stage::BeforeCalibration, calibration, settings);
   calibrate_weights(quantized);
   if (learner != quantized.quantizers.end()) calibrate_activations(quantized, *calibration, settings);
-  for (const std::string& name : config.algorithms) {
-    if (calibration == nullptr) {
-      fail(ErrorCode::InvalidConfig, name, "this algorithm works on data; give calibration data");
-    }
-    algorithms().get(name).run(quantized, *calibration, settings);
-  }
+  run_algorithms(quantized, Stage::AfterCalibration, calibration, settings);
   calibrate_biases(quantized);
   return quantized;
 }

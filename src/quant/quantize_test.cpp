@@ -184,7 +184,7 @@ TEST(Quantize, BiasCorrectionTakesTheMeanErrorOfALayerBack) {
     return means;
   };
   const std::vector<double> before = mean_errors();
-  config.algorithms = {"bias_correction"};
+  config.algorithms = {{"bias_correction"}};
   const std::vector<double> after = mean_errors();
   EXPECT_GT(*std::max_element(before.begin(), before.end()), 0.05);
   EXPECT_LT(*std::max_element(after.begin(), after.end()), 1e-5);

@@ -41,13 +41,13 @@ const Quantizer* QuantizedModel::find(const std::string& layer, Slot slot) const
 }
 
 const Tensor& constant_of(const QuantizedModel& quantized, const std::string& name) {
-  const auto found = quantized.adjusted.find(name);
-  return found != quantized.adjusted.end() ? found->second : quantized.model.graph.find_initializer(name)->tensor;
+  const auto found = quantized.rounded.find(name);
+  return found != quantized.rounded.end() ? found->second : quantized.model.graph.find_initializer(name)->tensor;
 }
 
-Model adjusted_model(const QuantizedModel& quantized) {
+Model rounded_model(const QuantizedModel& quantized) {
   Model model = quantized.model;
-  for (const auto& [name, tensor] : quantized.adjusted) model.graph.find_initializer(name)->tensor = tensor;
+  for (const auto& [name, tensor] : quantized.rounded) model.graph.find_initializer(name)->tensor = tensor;
   return model;
 }
 

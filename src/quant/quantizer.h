@@ -1,5 +1,6 @@
 #pragma once
 #include <cstdint>
+#include <map>
 #include <span>
 #include <string>
 #include <vector>
@@ -63,16 +64,35 @@ struct CalibrationReport {
   double seconds = 0;
 };
 
+/// What an algorithm did.
+struct AlgorithmReport {
+  std::string name;
+  int64_t changed = 0;  ///< layers, or pairs of layers, whose constants or parameters are others now
+  double seconds = 0;
+  std::vector<std::string> notes;
+};
+
+/// Channel c of a value, along `axis`, is factor[c] times what it was.
+struct ChannelFactors {
+  int64_t axis = 1;
+  std::vector<float> factors;
+};
+
 /// A float model with quantizers on its edges.
 struct QuantizedModel {
-  Model model;  ///< float, after the standard passes; nodes are referred to by their index here
+  Model original;  ///< float, after the standard passes: what everything is compared with
+  Model model;     ///< the same function after equivalent transforms; quantizers sit here
   std::vector<Layer> layers;
   std::vector<Quantizer> quantizers;
   std::vector<Skipped> skipped;
   Config config;
   CalibrationReport calibration;
-  /// Constants that algorithms changed, by name; the quantized model has them in the place of the float model's.
-  TensorMap adjusted;
+  /// Values of `model` whose channels have other units than in `original`, by name.
+  std::map<std::string, ChannelFactors> rescaled;
+  /// Constants of `model` as they go into their quantizers where algorithms chose something else than the nearest
+  /// code: weights on their grid, corrected biases.
+  TensorMap rounded;
+  std::vector<AlgorithmReport> algorithms;  ///< in the order they ran
 
   /// Names of the layers that have at least one quantizer.
   std::vector<std::string> quantized_layers() const;
@@ -80,10 +100,10 @@ struct QuantizedModel {
   const Quantizer* find(const std::string& layer, Slot slot) const;
 };
 
-/// A constant of the quantized model before it is quantized: as adjusted, else as in the float model.
+/// What goes into the quantizer of a constant: as rounded, else as in `model`.
 const Tensor& constant_of(const QuantizedModel& quantized, const std::string& name);
 
-/// The float model with the adjusted constants.
-Model adjusted_model(const QuantizedModel& quantized);
+/// `model` with the rounded constants.
+Model rounded_model(const QuantizedModel& quantized);
 
 }  // namespace kaon

@@ -1,6 +1,9 @@
 #include "quant/schemes.h"
 
+#include <algorithm>
+
 #include "base/error.h"
+#include "quant/algorithm.h"
 
 namespace kaon {
 namespace {
@@ -118,7 +121,8 @@ Strategy strategy_of(const LayerRule& rule) {
 
 bool needs_calibration(const Config& config) {
   const auto asks = [](const LayerRule& rule) { return strategy_of(rule) == Strategy::Static; };
-  if (asks(config.global) || !config.algorithms.empty()) return true;
+  const auto wants_data = [](const AlgorithmConfig& algorithm) { return algorithms().get(algorithm.name).needs_data; };
+  if (asks(config.global) || std::ranges::any_of(config.algorithms, wants_data)) return true;
   for (const auto& [type, rule] : config.by_type) {
     if (asks(rule)) return true;
   }

@@ -22,7 +22,7 @@ bool takes_name(const Graph& graph, const Quantizer& quantizer) {
 
 class Simulation {
  public:
-  explicit Simulation(const QuantizedModel& quantized) : quantized_(quantized), model_(adjusted_model(quantized)) {}
+  explicit Simulation(const QuantizedModel& quantized) : quantized_(quantized), model_(rounded_model(quantized)) {}
 
   Model run() {
     model_.opsets[kKaon] = 1;

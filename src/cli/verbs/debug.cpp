@@ -51,6 +51,7 @@ void debug_verb(DebugCall& call, Context& context) {
     context.note("--calib {}: not used, {} learns nothing from data", call.data.calib.string(), result.report.scheme);
   }
   note_skipped(context, result.report.skipped);
+  note_algorithms(context, result.report.algorithms);
   if (result.report.nan) context.note("{}", describe(*result.report.nan));
   context.result(to_json(result.report), [&](std::ostream& out) { print_report(out, result, call); });
 }

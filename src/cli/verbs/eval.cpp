@@ -47,6 +47,7 @@ void register_eval(Registry<Verb>& verbs) {
                  options->progress = &context.progress();
                  const EvalReport report = eval_model(*options);
                  note_skipped(context, report.skipped);
+                 note_algorithms(context, report.algorithms);
                  context.result(to_json(report), [&](std::ostream& out) { print_report(out, report); });
                };
              }});

@@ -46,6 +46,7 @@ void quantize_verb(QuantizeCall& call, Context& context) {
     context.note("--calib {}: not used, {} learns nothing from data", call.data.calib.string(), report.scheme);
   }
   note_skipped(context, report.skipped);
+  note_algorithms(context, report.algorithms);
   for (const std::string& note : report.notes) context.note("{}: {}", call.output.string(), note);
   context.detail("{}", report.description);
   context.result(to_json(report), [&](std::ostream& out) { print_report(out, report, call); });

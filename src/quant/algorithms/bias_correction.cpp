@@ -62,8 +62,12 @@ void add_channels(const Tensor& tensor, int64_t axis, std::vector<double>& sums)
   }
 }
 
-void correct_biases(QuantizedModel& quantized, const Dataset& data, const QuantizeSettings& settings) {
+void correct_biases(const AlgorithmInput& input) {
+  QuantizedModel& quantized = input.quantized;
+  const Dataset& data = *input.data;
+  const QuantizeSettings& settings = input.settings;
   const WeightErrors errors(quantized);
+  if (errors.layers().empty()) return input.note("no quantized layer has a bias to correct");
   Engine engine(errors.model());
   std::vector<std::vector<double>> sums(errors.layers().size());
   std::vector<int64_t> counts(sums.size());
@@ -87,15 +91,17 @@ void correct_biases(QuantizedModel& quantized, const Dataset& data, const Quanti
     for (size_t c = 0; c < values.size(); ++c) {
       values[c] += static_cast<float>(sums[i][c] / static_cast<double>(counts[i]));
     }
-    quantized.adjusted[layer.bias] = Tensor::of(bias.shape(), values);
+    quantized.rounded[layer.bias] = Tensor::of(bias.shape(), values);
+    ++input.report.changed;
   }
 }
 
 }  // namespace
 
 void register_bias_correction(Registry<Algorithm>& algorithms) {
-  algorithms.add("bias_correction",
-                 {"takes the mean error of quantized weights back through the biases", correct_biases});
+  algorithms.add("bias_correction", {.summary = "takes the mean error of quantized weights back through the biases",
+                                     .options = {},
+                                     .run = correct_biases});
 }
 
 }  // namespace kaon
