@@ -1,6 +1,5 @@
 // Convolutions and matrix products on oneDNN, with what was fused into them as post-ops.
 #include <algorithm>
-#include <string_view>
 
 #include "engine/plan/lowering.h"
 
@@ -27,10 +26,6 @@ Shape operand_dims(const Shape& operand, const Shape& dims) {
   Shape inner = operand;
   while (inner.size() > dims.size() && inner.front() == 1) inner.erase(inner.begin());
   return padded_rank(inner, dims.size());
-}
-
-bool is_usable(const dnnl::primitive_desc& description) {
-  return description.get(true) != nullptr && !std::string_view(description.impl_info_str()).starts_with("ref");
 }
 
 }  // namespace
@@ -83,40 +78,63 @@ Lowering::PostPlan Lowering::post_plan(const PlanOp& op, const Desc& destination
   return plan;
 }
 
-/// The post-ops as primitives of their own, in place on the first form of `value`. Unless `folded` into the weights
-/// already, a batch norm is among them.
+/// The batch norm (unless it is `folded` into the weights already) and the post-ops as steps of their own, in place on
+/// the only form of `value`: in its layout where oneDNN has fast primitives for all of them, else row-major.
 void Lowering::post_ops_apart(const PlanOp& op, int32_t value, bool folded) {
-  const Form form = state(value).forms.front();
-  const Shape dims = form.desc.dims();
-  const auto binary = [&](dnnl::algorithm algorithm, int32_t operand, const Shape& operand_shape) {
-    auto action_desc = facts(operand).is_static ? plain_desc(operand_shape) : form.desc;
-    auto action =
-        std::make_unique<DnnlAction>(dnnl::binary({{algorithm, form.desc, action_desc, form.desc}, dnnl_cpu()}));
-    action->slot(DNNL_ARG_SRC_0, form.desc, form.slot);
-    action->slot(DNNL_ARG_DST, form.desc, form.slot);
-    const int32_t other = facts(operand).is_static ? request_plain(operand) : request(operand, form.desc);
-    action->slot(DNNL_ARG_SRC_1, action_desc, other);
-    emit(std::move(action), {form.slot, other}, {form.slot});
-  };
+  std::vector<PostOp> steps = op.post;
   if (op.fold_scale >= 0 && !folded) {
-    Shape along_channels(dims.size(), 1);
-    along_channels[1] = dims[1];
-    binary(dnnl::algorithm::binary_mul, op.fold_scale, along_channels);
-    binary(dnnl::algorithm::binary_add, op.fold_shift, along_channels);
+    Shape along_channels(facts(value).shape.size(), 1);
+    along_channels[1] = -1;
+    const auto channels = [&](int32_t id) { return add_constant(facts(id).constant.tensor.reshape(along_channels)); };
+    steps.insert(steps.begin(), {{dnnl::algorithm::binary_mul, 0, 0, channels(op.fold_scale)},
+                                 {dnnl::algorithm::binary_add, 0, 0, channels(op.fold_shift)}});
   }
-  for (const PostOp& post : op.post) {
-    if (is_eltwise(post.algorithm)) {
-      emit_eltwise(post.algorithm, post.alpha, post.beta, form.desc, form.slot, form.slot);
-    } else {
-      binary(post.algorithm, post.operand, operand_dims(facts(post.operand).shape, dims));
+  const Shape dims = facts(value).shape;
+  const auto operand_desc = [&](int32_t operand, const Desc& desc) {
+    return facts(operand).shape == dims ? desc : plain_desc(operand_dims(facts(operand).shape, dims));
+  };
+  const auto binary = [&](const PostOp& step, const Desc& desc) {
+    return dnnl::binary::primitive_desc({step.algorithm, desc, operand_desc(step.operand, desc), desc}, dnnl_cpu(),
+                                        true);
+  };
+  Form form = state(value).forms.front();
+  const Desc plain = plain_desc(dims);
+  const bool fast = std::ranges::all_of(steps, [&](const PostOp& step) {
+    return is_eltwise(step.algorithm) ? is_fast(eltwise_desc(step, form.desc)) : is_fast(binary(step, form.desc));
+  });
+  if (!fast && form.desc != plain) {
+    const Form before = form;
+    state(value).forms.clear();
+    form = {plain, define(value, plain)};
+    reorder(before.slot, before.desc, form.slot, plain);
+  }
+  for (const PostOp& step : steps) {
+    if (is_eltwise(step.algorithm)) {
+      emit_eltwise(step, form.desc, form.slot, form.slot);
+      continue;
     }
+    if (!fast) {
+      const int32_t other = request_plain(step.operand);
+      const BinaryKind kind = step.algorithm == dnnl::algorithm::binary_add ? BinaryKind::Add : BinaryKind::Mul;
+      emit(std::make_unique<BinaryAction>(kind, form.slot, dims, other, operand_dims(facts(step.operand).shape, dims),
+                                          form.slot, dims),
+           {form.slot, other}, {form.slot});
+      continue;
+    }
+    const Desc other_desc = operand_desc(step.operand, form.desc);
+    const int32_t other = request_as(step.operand, other_desc);
+    auto action = std::make_unique<DnnlAction>(dnnl::binary(binary(step, form.desc)));
+    action->slot(DNNL_ARG_SRC_0, form.desc, form.slot);
+    action->slot(DNNL_ARG_SRC_1, other_desc, other);
+    action->slot(DNNL_ARG_DST, form.desc, form.slot);
+    emit(std::move(action), {form.slot, other}, {form.slot});
   }
 }
 
 bool Lowering::emit_product(const PlanOp& op, const Product& product) {
   const int32_t y = op.outputs[0];
   const dnnl::primitive_desc bare = product.describe(product.destination, {});
-  if (!is_usable(bare)) return false;
+  if (!is_fast(bare)) return false;
   const Desc natural = bare.query_md(dnnl::query::dst_md);
   bool apart = false;
   int32_t sum = sum_candidate(op, natural);
@@ -125,7 +143,7 @@ bool Lowering::emit_product(const PlanOp& op, const Product& product) {
   const auto try_with = [&](int32_t sum_value) {
     posts = post_plan(op, natural, sum_value);
     chosen = product.describe(natural, posts.attr);
-    return is_usable(chosen);
+    return is_fast(chosen);
   };
   if (sum >= 0 && !try_with(sum)) sum = -1;
   if (sum < 0 && !op.post.empty() && !try_with(-1)) {
@@ -172,6 +190,24 @@ bool Lowering::emit_product(const PlanOp& op, const Product& product) {
   return true;
 }
 
+/// `weights` with the groups as an axis in front, where there are several.
+Lowering::Describe Lowering::convolution(const Shape& x, const Shape& weights, bool with_bias,
+                                         const ConvolutionWindow& window) {
+  const int64_t outputs = weights.size() > x.size() ? weights[0] * weights[1] : weights[0];
+  const Desc bias = with_bias ? plain_desc({outputs}) : Desc();
+  return [=](const Desc& destination, const dnnl::primitive_attr& attr) -> dnnl::primitive_desc {
+    constexpr auto kKind = dnnl::prop_kind::forward_inference;
+    constexpr auto kDirect = dnnl::algorithm::convolution_direct;
+    const auto form =
+        bias.is_zero()
+            ? dnnl::convolution_forward::desc(kKind, kDirect, any_layout(x), any_layout(weights), destination,
+                                              window.strides, window.dilations, window.begin, window.end)
+            : dnnl::convolution_forward::desc(kKind, kDirect, any_layout(x), any_layout(weights), bias, destination,
+                                              window.strides, window.dilations, window.begin, window.end);
+    return dnnl::convolution_forward::primitive_desc(form, attr, dnnl_cpu(), true);
+  };
+}
+
 bool Lowering::lower_conv(const PlanOp& op) {
   const int32_t x = op.inputs[0];
   const int32_t w = op.inputs[1];
@@ -204,77 +240,8 @@ bool Lowering::lower_conv(const PlanOp& op) {
   product.destination = any_layout(facts(op.outputs[0]).shape);
   Shape dilations = window.dilations;
   for (int64_t& dilation : dilations) --dilation;
-  const Desc bias_desc = product.bias.defined() ? plain_desc({w_shape[0]}) : Desc();
-  product.describe = [=](const Desc& destination, const dnnl::primitive_attr& attr) -> dnnl::primitive_desc {
-    const auto form =
-        bias_desc.is_zero()
-            ? dnnl::convolution_forward::desc(dnnl::prop_kind::forward_inference, dnnl::algorithm::convolution_direct,
-                                              any_layout(x_shape), any_layout(grouped), destination, window.strides,
-                                              dilations, window.begin, window.end)
-            : dnnl::convolution_forward::desc(dnnl::prop_kind::forward_inference, dnnl::algorithm::convolution_direct,
-                                              any_layout(x_shape), any_layout(grouped), bias_desc, destination,
-                                              window.strides, dilations, window.begin, window.end);
-    return dnnl::convolution_forward::primitive_desc(form, attr, dnnl_cpu(), true);
-  };
-  return emit_product(op, product);
-}
-
-bool Lowering::lower_conv_transpose(const PlanOp& op) {
-  const int32_t x = op.inputs[0];
-  const int32_t w = op.inputs[1];
-  const int32_t b = op.inputs.size() > 2 ? op.inputs[2] : -1;
-  if (!is_float(x) || !is_static_float(w) || (b >= 0 && !is_static_float(b)) || op.fold_scale >= 0) return false;
-  const Node& node = *op.node;
-  if (node.find("output_shape") != nullptr || node.get_string("auto_pad", "NOTSET") != "NOTSET") return false;
-  const Shape x_shape = facts(x).shape;
-  const Shape w_shape = facts(w).shape;
-  const Shape y_shape = facts(op.outputs[0]).shape;
-  if (x_shape.size() < 3 || x_shape.size() > 5) return false;
-  const WindowAttributes attributes = window_attributes(node);
-  const size_t rank = x_shape.size() - 2;
-  const Shape window_strides = positive_or_ones(attributes.strides, rank, "strides");
-  Shape dilations = positive_or_ones(attributes.dilations, rank, "dilations");
-  Shape begin(rank, 0), end(rank, 0);
-  const int64_t groups = node.get_int("group", 1);
-  for (size_t i = 0; i < rank; ++i) {
-    if (!attributes.pads.empty()) begin[i] = attributes.pads[i];
-    // Output padding is part of the output's size; oneDNN sees it as less cropping at the end.
-    end[i] =
-        (x_shape[i + 2] - 1) * window_strides[i] + (w_shape[i + 2] - 1) * dilations[i] + 1 - begin[i] - y_shape[i + 2];
-    --dilations[i];
-  }
-  // ONNX keeps [in, out/group, kernel…], oneDNN speaks of [group, out/group, in/group, kernel…].
-  Shape dims{groups, w_shape[1], w_shape[0] / groups};
-  const int64_t area = element_count(std::span(w_shape).subspan(2));
-  memory::dims strides{dims[2] * dims[1] * area, area, dims[1] * area};
-  int64_t stride = area;
-  for (size_t i = 2; i < w_shape.size(); ++i) {
-    dims.push_back(w_shape[i]);
-    stride /= w_shape[i];
-    strides.push_back(stride);
-  }
-  if (groups == 1) {
-    dims.erase(dims.begin());
-    strides.erase(strides.begin());
-  }
-  Product product;
-  product.source = x;
-  product.weights = facts(w).constant.tensor;
-  if (b >= 0) product.bias = facts(b).constant.tensor;
-  product.weights_desc = Desc(dims, memory::data_type::f32, strides);
-  product.destination = any_layout(y_shape);
-  const Desc bias_desc = b >= 0 ? plain_desc({y_shape[1]}) : Desc();
-  product.describe = [=](const Desc& destination, const dnnl::primitive_attr& attr) -> dnnl::primitive_desc {
-    const auto form =
-        bias_desc.is_zero()
-            ? dnnl::deconvolution_forward::desc(dnnl::prop_kind::forward_inference,
-                                                dnnl::algorithm::deconvolution_direct, any_layout(x_shape),
-                                                any_layout(dims), destination, window_strides, dilations, begin, end)
-            : dnnl::deconvolution_forward::desc(
-                  dnnl::prop_kind::forward_inference, dnnl::algorithm::deconvolution_direct, any_layout(x_shape),
-                  any_layout(dims), bias_desc, destination, window_strides, dilations, begin, end);
-    return dnnl::deconvolution_forward::primitive_desc(form, attr, dnnl_cpu(), true);
-  };
+  product.describe =
+      convolution(x_shape, grouped, product.bias.defined(), {window.strides, dilations, window.begin, window.end});
   return emit_product(op, product);
 }
 

@@ -10,9 +10,12 @@ namespace kaon {
 
 using dnnl::algorithm;
 
-void Lowering::emit_eltwise(algorithm kind, float alpha, float beta, const Desc& desc, int32_t in, int32_t out) {
-  auto action = std::make_unique<DnnlAction>(
-      dnnl::eltwise_forward({{dnnl::prop_kind::forward_inference, kind, desc, alpha, beta}, dnnl_cpu()}));
+dnnl::eltwise_forward::primitive_desc eltwise_desc(const PostOp& step, const Desc& desc) {
+  return {{dnnl::prop_kind::forward_inference, step.algorithm, desc, step.alpha, step.beta}, dnnl_cpu(), true};
+}
+
+void Lowering::emit_eltwise(const PostOp& step, const Desc& desc, int32_t in, int32_t out) {
+  auto action = std::make_unique<DnnlAction>(dnnl::eltwise_forward(eltwise_desc(step, desc)));
   action->slot(DNNL_ARG_SRC, desc, in);
   action->slot(DNNL_ARG_DST, desc, out);
   emit(std::move(action), {in}, {out});
@@ -26,7 +29,7 @@ bool Lowering::emit_pool(const PlanOp& op, algorithm kind, const SlidingWindow& 
       {dnnl::prop_kind::forward_inference, kind, source, any_layout(facts(y).shape), window.strides, window.kernel,
        window.begin, window.end},
       dnnl_cpu(), true);
-  if (!description) return false;
+  if (!is_fast(description)) return false;
   const int32_t in = request(x, source);
   const int32_t out = define(y, description.dst_desc());
   auto action = std::make_unique<DnnlAction>(dnnl::pooling_forward(description));
@@ -85,7 +88,7 @@ bool Lowering::lower_batch_norm(const PlanOp& op) {
        dnnl::normalization_flags::use_scale | dnnl::normalization_flags::use_shift |
            dnnl::normalization_flags::use_global_stats},
       dnnl_cpu(), true);
-  if (!description) return false;
+  if (!is_fast(description)) return false;
   const int32_t in = request(x, desc);
   const int32_t out = reuse_or_define(op, in, y, desc);
   auto action = std::make_unique<DnnlAction>(dnnl::batch_normalization_forward(description));
@@ -115,7 +118,7 @@ bool Lowering::lower_softmax(const PlanOp& op) {
   const Desc desc = plain_desc(facts(x).shape);
   const dnnl::softmax_forward::primitive_desc description(
       {dnnl::prop_kind::forward_inference, desc, static_cast<int>(axis)}, dnnl_cpu(), true);
-  if (!description) return false;
+  if (!is_fast(description)) return false;
   const int32_t in = request(x, desc);
   const int32_t out = reuse_or_define(op, in, y, desc);
   auto action = std::make_unique<DnnlAction>(dnnl::softmax_forward(description));
@@ -147,11 +150,16 @@ bool Lowering::lower_eltwise(const PlanOp& op) {
   };
   const auto primitive = [&](std::initializer_list<PostOp> chain) {
     if (facts(x).shape.size() > 5) return false;
-    const Form form = first_form(x);
+    const auto fast = [&](const Desc& desc) {
+      return std::ranges::all_of(chain, [&](const PostOp& one) { return is_fast(eltwise_desc(one, desc)); });
+    };
+    Form form = first_form(x);
+    if (!fast(form.desc)) form = {plain_desc(facts(x).shape), request_plain(x)};
+    if (!fast(form.desc)) return false;
     int32_t in = form.slot;
     const int32_t out = reuse_or_define(op, in, y, form.desc);
     for (const PostOp& one : chain) {
-      emit_eltwise(one.algorithm, one.alpha, one.beta, form.desc, in, out);
+      emit_eltwise(one, form.desc, in, out);
       in = out;
     }
     return true;
@@ -215,7 +223,7 @@ bool Lowering::lower_binary(const PlanOp& op) {
       const Form form = first_form(first);
       const Desc second_desc = facts(second).shape == y_shape ? form.desc : plain_desc(facts(second).shape);
       const dnnl::binary::primitive_desc description({dnnl_kind, form.desc, second_desc, form.desc}, dnnl_cpu(), true);
-      if (description && !std::string_view(description.impl_info_str()).starts_with("ref")) {
+      if (is_fast(description)) {
         const int32_t other = request(second, second_desc);
         const int32_t out = reuse_or_define(op, form.slot, y, form.desc);
         auto action = std::make_unique<DnnlAction>(dnnl::binary(description));

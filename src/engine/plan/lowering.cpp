@@ -166,6 +166,11 @@ const Lowering::Form* Lowering::find_form(int32_t value, const Desc& desc) {
   return nullptr;
 }
 
+int32_t Lowering::add_constant(const at::Tensor& tensor) {
+  states_.emplace_back();
+  return graph_.add_constant(tensor);
+}
+
 dnnl::memory Lowering::constant_memory(const at::Tensor& tensor, const Desc& desc) {
   const Shape shape(tensor.sizes().begin(), tensor.sizes().end());
   return packed_.pack(tensor, plain_desc(shape), desc);

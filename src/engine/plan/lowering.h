@@ -31,6 +31,8 @@ class PackedWeights {
   std::vector<Entry> entries_;
 };
 
+dnnl::eltwise_forward::primitive_desc eltwise_desc(const PostOp& step, const Desc& desc);
+
 /// What lowering hands to the plan.
 struct Lowered {
   std::vector<PlanSlot> slots;
@@ -97,6 +99,7 @@ class Lowering {
             std::initializer_list<int32_t> writes);
   void touch(int32_t slot);
   void reorder(int32_t from, const Desc& from_desc, int32_t to, const Desc& to_desc);
+  int32_t add_constant(const at::Tensor& tensor);
   dnnl::memory constant_memory(const at::Tensor& tensor, const Desc& desc);
 
   // Rules (lower_*.cpp): false when the op is not for them.
@@ -124,9 +127,14 @@ class Lowering {
   void lower_hook(const PlanOp& op);
   void lower_watcher(const PlanOp& op);
 
+  using Describe = std::function<dnnl::primitive_desc(const Desc& destination, const dnnl::primitive_attr& attr)>;
+  struct ConvolutionWindow {
+    Shape strides, dilations, begin, end;  ///< oneDNN counts a dilation from 0
+  };
+  static Describe convolution(const Shape& x, const Shape& weights, bool with_bias, const ConvolutionWindow& window);
   /// A convolution or matrix product: where its arguments come from and how oneDNN is asked for it.
   struct Product {
-    std::function<dnnl::primitive_desc(const Desc& destination, const dnnl::primitive_attr& attr)> describe;
+    Describe describe;
     int32_t source = -1;
     at::Tensor weights;  ///< constant; else weights_value
     int32_t weights_value = -1;
@@ -150,8 +158,9 @@ class Lowering {
   int32_t request_as(int32_t value, const Desc& desc);
   int32_t define_as(int32_t value, const Desc& desc);
   int32_t sum_candidate(const PlanOp& op, const Desc& destination);
+  bool emit_upscaling(const PlanOp& op, const at::Tensor& weights, const at::Tensor& bias);
   void post_ops_apart(const PlanOp& op, int32_t value, bool folded);
-  void emit_eltwise(dnnl::algorithm algorithm, float alpha, float beta, const Desc& desc, int32_t in, int32_t out);
+  void emit_eltwise(const PostOp& step, const Desc& desc, int32_t in, int32_t out);
 
   const Program& program_;
   PlanGraph graph_;

@@ -1,10 +1,18 @@
 #include "engine/plan/runtime.h"
 
+#include <string_view>
+
 namespace kaon {
 
 const dnnl::engine& dnnl_cpu() {
   static const dnnl::engine kEngine(dnnl::engine::kind::cpu, 0);
   return kEngine;
+}
+
+bool is_fast(const dnnl::primitive_desc_base& description) {
+  // A primitive made of others names them too: "jit:avx2+ref".
+  return description.get(true) != nullptr &&
+         std::string_view(description.impl_info_str()).find("ref") == std::string_view::npos;
 }
 
 void Runtime::set(int32_t slot, Value value) {

@@ -60,6 +60,9 @@ class Action {
 /// The CPU that oneDNN works on.
 const dnnl::engine& dnnl_cpu();
 
+/// Whether oneDNN has an implementation for it, and a better one than its reference, which goes element by element.
+bool is_fast(const dnnl::primitive_desc_base& description);
+
 using Desc = dnnl::memory::desc;
 /// Row-major float32; a scalar is one element.
 Desc plain_desc(const Shape& shape);
