@@ -210,7 +210,7 @@ class Debugger {
     std::map<std::string, int64_t> places;
     const auto& nodes = quantized_.model.graph.nodes;
     for (size_t i = 0; i < nodes.size(); ++i) places.insert({plain_name(nodes[i]), static_cast<int64_t>(i)});
-    for (const Layer& layer : quantized_.layers) places[layer.name] = layer.node;
+    for (const Layer& layer : quantized_.layers) places[layer.name] = uses_.producer(layer.node);
     const auto key = [&](const DebugRow& row) { return std::tuple(places[row.layer], row.layer, row.slot); };
     std::stable_sort(report_.rows.begin(), report_.rows.end(),
                      [&](const DebugRow& a, const DebugRow& b) { return key(a) < key(b); });

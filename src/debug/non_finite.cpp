@@ -23,7 +23,7 @@ ValueNames::ValueNames(const QuantizedModel& quantized) {
     for (const std::string& output : node.outputs) served_[output] = {plain_name(node), Slot::Output};
   }
   for (const Layer& layer : quantized.layers) {
-    for (const std::string& output : graph.nodes[static_cast<size_t>(layer.node)].outputs) {
+    for (const std::string& output : node_by_id(graph, layer.node).outputs) {
       served_[output] = {layer.name, Slot::Output};
     }
     served_[layer.output] = {layer.name, Slot::Output};

@@ -41,7 +41,7 @@ bool scales_fit(const Node& node, const Quantizer& weight, int64_t rank) {
 /// Whether MatMulInteger or ConvInteger can take the place of `node`, which reads dynamic codes on `input`.
 bool has_integer_form(const Exporter& exporter, const Reader& reader) {
   const Graph& graph = exporter.quantized.model.graph;
-  const Node& node = graph.nodes[static_cast<size_t>(reader.node)];
+  const Node& node = exporter.node(reader);
   const bool product = node.domain.empty() && (node.op == "Conv" || node.op == "MatMul" || node.op == "Gemm");
   if (!product || reader.input != 0) return false;
   const Quantizer* weight = constant_quantizer(exporter.quantized, {reader.node, 1});
@@ -73,10 +73,10 @@ Tensor along_channels(const Tensor& tensor, int64_t weight_rank) {
 }
 
 /// A float product of fake-quantized operands as an integer one: cast(x · w) · (s_x · s_w) + bias.
-void integer_product(Exporter& exporter, int64_t index, const DynamicCodes& x) {
+void integer_product(Exporter& exporter, const std::string& id, const DynamicCodes& x) {
   GraphEdit& edit = exporter.edit;
-  const Quantizer& quantizer = *constant_quantizer(exporter.quantized, {index, 1});
-  Node product = edit.node(index);
+  const Quantizer& quantizer = *constant_quantizer(exporter.quantized, {id, 1});
+  Node product = edit.node(id);
   const std::string output = product.outputs[0];
   const std::string& about = quantizer.tensor;
   const bool conv = product.op == "Conv";
@@ -113,11 +113,11 @@ void integer_product(Exporter& exporter, int64_t index, const DynamicCodes& x) {
   Node result = edit.make("Mul", {number.outputs[0], scales.outputs[0]}, output, "scaled");
   for (Node* node : {&product, &number, &scales, &result}) parts.push_back(std::move(*node));
   if (bias.defined()) {
-    const std::string& name = edit.node(index).inputs[2];
+    const std::string& name = edit.node(id).inputs[2];
     parts.push_back(edit.make("Add", {parts.back().outputs[0], edit.constant(name + "_added", bias)}, output, "sum"));
   }
   parts.back().outputs = {output};
-  edit.replace(index, std::move(parts));
+  edit.replace(id, std::move(parts));
   exporter.need_opset(11);
 }
 
@@ -133,11 +133,11 @@ void quantize_linear(Exporter& exporter, const Quantizer& quantizer) {
   to_codes.name = x.codes;
   to_codes.inputs = {spot.from};
   to_codes.outputs = {x.codes, x.scale, x.zero_point};
-  edit.insert_after(spot.producer, std::move(to_codes));
+  edit.insert_behind(spot.value, std::move(to_codes));
   // Dead where every reader takes the codes.
   Node back = edit.make("DequantizeLinear", {x.codes, x.scale, x.zero_point}, about, "back");
   back.outputs = {spot.to};
-  edit.insert_after(spot.producer, std::move(back));
+  edit.insert_behind(spot.value, std::move(back));
   for (const Reader& reader : readers) {
     if (has_integer_form(exporter, reader)) exporter.products.push_back({reader.node, x});
   }
@@ -170,7 +170,7 @@ class ExplicitQuantizer {
     const std::string number = through_integers(add("Div", {spot_.from, scale_}, "divided"));
     Node back = edit_.make("Mul", {number, scale_}, quantizer_.tensor, "value");
     back.outputs = {spot_.to};
-    edit_.insert_after(spot_.producer, std::move(back));
+    edit_.insert_behind(spot_.value, std::move(back));
     exporter_.need_opset(13);
   }
 
@@ -180,7 +180,7 @@ class ExplicitQuantizer {
   }
   std::string add(Node node) {
     std::string output = node.outputs[0];
-    edit_.insert_after(spot_.producer, std::move(node));
+    edit_.insert_behind(spot_.value, std::move(node));
     return output;
   }
 

@@ -49,7 +49,7 @@ void note_runtime(Exporter& exporter) {
     if (quantizer.kind != Slot::Weight) continue;
     shared_weights |= quantizer.readers.size() > 1;
     for (const Reader& reader : quantizer.readers) {
-      const std::string& op = exporter.quantized.model.graph.nodes[static_cast<size_t>(reader.node)].op;
+      const std::string& op = exporter.node(reader).op;
       integer_products |= op == "MatMul" || op == "Gemm";
     }
   }

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "export/export.h"
-#include "export/graph_edit.h"
+#include "graph/edit.h"
 
 namespace kaon::onnx_export {
 
@@ -20,7 +20,7 @@ struct DynamicCodes {
 
 /// A product that is computed on dynamic codes.
 struct IntegerProduct {
-  int64_t node = -1;
+  std::string node;  ///< its id
   DynamicCodes input;
 };
 
@@ -39,6 +39,10 @@ struct Exporter {
   std::vector<IntegerProduct> products;
   std::vector<std::string> notes;
 
+  /// The node that reads there, as it is in the float model.
+  const Node& node(const Reader& reader) const {
+    return quantized.model.graph.nodes[static_cast<size_t>(edit.uses().producer(reader.node))];
+  }
   void need_opset(int64_t version) { opset = std::max(opset, version); }
   /// Each line once.
   void note(std::string line);
@@ -76,7 +80,7 @@ void export_weight(Exporter& exporter, const Quantizer& quantizer);
 struct Spot {
   std::string from;
   std::string to;
-  int64_t producer = -1;  ///< new nodes go behind it
+  std::string value;  ///< new nodes go behind the one that makes it
 };
 
 /// Makes room for a quantizer on `value`: the readers see Spot::to from now on. `readers` as in Quantizer.

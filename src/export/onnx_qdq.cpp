@@ -85,7 +85,7 @@ void cast_there_and_back(Exporter& exporter, const Quantizer& quantizer, const S
   Node there = make_cast(edit, high.outputs[0], own.onnx_type, about, own.name);
   Node back = make_cast(edit, there.outputs[0], static_cast<int64_t>(DType::Float32), about, "float32");
   back.outputs = {spot.to};
-  for (Node* node : {&low, &high, &there, &back}) edit.insert_after(spot.producer, std::move(*node));
+  for (Node* node : {&low, &high, &there, &back}) edit.insert_behind(spot.value, std::move(*node));
   exporter.need_opset(13);
 }
 
@@ -112,8 +112,8 @@ void quantize_at(Exporter& exporter, const Quantizer& quantizer, const std::stri
     exporter.need_opset(13);
   }
   exporter.need_opset(opset_of(static_cast<DType>(format(quantizer.spec.format).onnx_type)));
-  edit.insert_after(spot.producer, std::move(to_codes));
-  edit.insert_after(spot.producer, std::move(back));
+  edit.insert_behind(spot.value, std::move(to_codes));
+  edit.insert_behind(spot.value, std::move(back));
 }
 
 }  // namespace
@@ -126,18 +126,18 @@ void cast_scaled(Exporter& exporter, const Quantizer& quantizer, const std::stri
   Node number = make_cast(edit, there.outputs[0], static_cast<int64_t>(DType::Float32), value, "number");
   Node back = edit.make("Mul", {number.outputs[0], scale}, value, "value");
   back.outputs = {spot.to};
-  for (Node* node : {&divided, &there, &number, &back}) edit.insert_after(spot.producer, std::move(*node));
+  for (Node* node : {&divided, &there, &number, &back}) edit.insert_behind(spot.value, std::move(*node));
   exporter.need_opset(19);
 }
 
 Spot make_spot(Exporter& exporter, const std::string& value, const std::vector<Reader>& readers) {
   GraphEdit& edit = exporter.edit;
   Spot spot;
-  spot.producer = edit.uses().producer(value);
-  if (readers.empty() && spot.producer >= 0) {
+  spot.value = value;
+  if (readers.empty() && edit.uses().producer(value) >= 0) {
     spot.from = edit.fresh(value + "_raw");
     spot.to = value;
-    std::ranges::replace(edit.node(spot.producer).outputs, value, spot.from);
+    edit.rename(value, spot.from);
     return spot;
   }
   spot.from = value;

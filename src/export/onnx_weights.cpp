@@ -53,7 +53,7 @@ Tensor transposed_matrix(const Tensor& matrix) {
 
 /// ONNX Runtime's fusion to MatMulNBits, the fast way for weights alone, wants a Gemm's weight as [K, N].
 bool wants_transposing(const Exporter& exporter, const Quantizer& quantizer, const Reader& reader) {
-  const Node& node = exporter.quantized.model.graph.nodes[static_cast<size_t>(reader.node)];
+  const Node& node = exporter.node(reader);
   if (node.op != "Gemm" || reader.input != 1 || node.get_int("transB", 0) == 0) return false;
   if (quantizer.spec.granularity == Granularity::PerGroup) return true;
   for (const Quantizer& other : exporter.quantized.quantizers) {
@@ -84,8 +84,7 @@ void store_cast(Exporter& exporter, const Quantizer& quantizer) {
   Node cast = exporter.edit.make("Cast", {name}, quantizer.tensor, "float32");
   cast.set("to", static_cast<int64_t>(DType::Float32));
   exporter.edit.redirect(quantizer.readers, cast.outputs[0]);
-  const auto first = std::ranges::min_element(quantizer.readers);
-  exporter.edit.insert_before(first->node, std::move(cast));
+  exporter.edit.insert_before(quantizer.readers, std::move(cast));
   exporter.need_opset(stored.type() == DType::BFloat16 ? 13 : 9);
 }
 
@@ -101,7 +100,7 @@ void dequantize_for(Exporter& exporter, const Quantizer& quantizer, const Stored
   if (weight.axis >= 0) node.set("axis", weight.axis);
   if (weight.block > 0) node.set("block_size", weight.block);
   edit.redirect(readers, node.outputs[0]);
-  edit.insert_before(std::ranges::min_element(readers)->node, std::move(node));
+  edit.insert_before(readers, std::move(node));
   exporter.need_opset(weight.block > 0 ? 21 : weight.axis >= 0 ? 13 : 10);
   exporter.need_opset(opset_of(weight.codes.type()));
 }

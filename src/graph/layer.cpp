@@ -8,6 +8,8 @@
 #include <unordered_map>
 #include <unordered_set>
 
+#include "graph/node_id.h"
+
 namespace kaon {
 
 namespace {
@@ -114,7 +116,7 @@ void find_matmul_bias(Layer& layer, const Graph& graph, const Uses& uses, const 
   // A bias of higher rank would add leading axes to the result.
   if (bias->shape.size() > layer.weight_shape.size()) return;
   layer.bias = other;
-  layer.bias_node = readers[0];
+  layer.bias_node = node_id(add);
   layer.output = add.outputs[0];
 }
 
@@ -131,7 +133,7 @@ std::optional<Layer> find_layer(const Graph& graph, int64_t index, const Uses& u
     if (node.op == "Gather" && node.get_int("axis", 0) != 0) continue;
     Layer layer;
     layer.op = node.op;
-    layer.node = index;
+    layer.node = node_id(node);
     layer.weight_input = at;
     layer.weight = node.inputs[at];
     layer.weight_shape = weight->shape;

@@ -18,8 +18,8 @@ std::string_view name_of(Slot slot);
 struct Layer {
   std::string name;  ///< unique in the graph, as a user knows it
   std::string op;
-  int64_t node = -1;        ///< index of the node in Graph::nodes
-  int64_t bias_node = -1;   ///< index of the Add that brings a MatMul's bias, or -1
+  std::string node;         ///< its id
+  std::string bias_node;    ///< of the Add that brings a MatMul's bias, or ""
   size_t weight_input = 1;  ///< which of the node's inputs is the weight
   std::string input;        ///< "" for Gather, which reads indices
   std::string weight;
@@ -27,6 +27,8 @@ struct Layer {
   std::string output;  ///< the Add's where there is a bias_node
   Shape weight_shape;  ///< as the node sees it
 
+  /// The node that reads the bias, and makes `output`.
+  const std::string& last_node() const { return bias_node.empty() ? node : bias_node; }
   std::vector<Slot> slots() const;
   /// The value at a slot, or "".
   const std::string& value(Slot slot) const;

@@ -62,7 +62,8 @@ TEST(Layer, MatMulTakesTheAddBehindItAsBias) {
                            {make_counting("w", {3, 2}), make_counting("b", {2})}, {make_value("x")}, {"y"});
   const Layer layer = layers(model.graph).at(0);
   EXPECT_EQ(layer.bias, "b");
-  EXPECT_EQ(layer.bias_node, 1);
+  EXPECT_EQ(layer.node, "m");
+  EXPECT_EQ(layer.bias_node, "y");
   EXPECT_EQ(layer.output, "y");
   // Not when the sum is wider than a bias, or somebody else reads the product.
   model.graph.initializers[1] = make_counting("b", {3, 2});
@@ -70,7 +71,7 @@ TEST(Layer, MatMulTakesTheAddBehindItAsBias) {
   EXPECT_EQ(layers(model.graph).at(0).output, "m");
   model.graph.initializers[1] = make_counting("b", {2});
   model.graph.outputs.push_back(make_value("m"));
-  EXPECT_EQ(layers(model.graph).at(0).bias_node, -1);
+  EXPECT_EQ(layers(model.graph).at(0).bias_node, "");
 }
 
 TEST(Layer, MatMulMayHaveItsWeightOnTheLeft) {

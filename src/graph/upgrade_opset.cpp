@@ -56,7 +56,6 @@ class Upgrade {
     nodes.reserve(graph.nodes.size());
     for (Node& node : graph.nodes) place(std::move(node), from_, editor, nodes);
     graph.nodes = std::move(nodes);
-    for (Initializer& constant : editor.take_constants()) graph.initializers.push_back(std::move(constant));
   }
 
   int64_t changed() const { return changed_; }

@@ -103,6 +103,7 @@ class Placement {
  private:
   const Graph& graph() const { return result_.model.graph; }
   const Node& node(int64_t index) const { return graph().nodes[static_cast<size_t>(index)]; }
+  const Node& node(const std::string& id) const { return node_by_id(graph(), id); }
 
   void skip(const Layer& layer, std::string reason) { result_.skipped.push_back({layer.name, std::move(reason)}); }
 
@@ -149,13 +150,13 @@ class Placement {
   /// Outputs of layers, and what flows from them through operators that are no layers.
   void place_outputs() {
     const ValueFlow flow(graph());
-    std::map<int64_t, size_t> layer_of;  // by the node that makes the layer's output
+    std::map<std::string, size_t> layer_of;  // by the node that makes the layer's output
     for (size_t i = 0; i < result_.layers.size(); ++i) {
       const Layer& layer = result_.layers[i];
-      if (rules_[i].output.spec) layer_of[layer.bias_node >= 0 ? layer.bias_node : layer.node] = i;
+      if (rules_[i].output.spec) layer_of[layer.last_node()] = i;
     }
     for (int64_t index = 0; index < std::ssize(graph().nodes); ++index) {
-      const auto found = layer_of.find(index);
+      const auto found = layer_of.find(node_id(node(index)));
       if (found != layer_of.end()) {
         const Layer& layer = result_.layers[found->second];
         const Spec& spec = *rules_[found->second].output.spec;
@@ -259,10 +260,9 @@ class Placement {
     Quantizer& quantizer = add(layer.bias, Slot::Bias, *rule.bias.spec, std::ssize(shape) - 1);
     quantizer.dynamic = false;
     if (rule.weight.spec->granularity == Granularity::PerChannel) quantizer.spec.granularity = Granularity::PerChannel;
-    const Node& reader = node(layer.bias_node >= 0 ? layer.bias_node : layer.node);
+    const Node& reader = node(layer.last_node());
     const auto at = std::find(reader.inputs.begin(), reader.inputs.end(), layer.bias);
-    quantizer.readers.push_back(
-        {layer.bias_node >= 0 ? layer.bias_node : layer.node, std::distance(reader.inputs.begin(), at)});
+    quantizer.readers.push_back({layer.last_node(), std::distance(reader.inputs.begin(), at)});
     quantizer.serves.push_back({layer.name, Slot::Bias});
   }
 
@@ -318,7 +318,8 @@ class Placement {
   void sort_and_number() {
     std::unordered_map<std::string, int64_t> place;
     for (int64_t i = 0; i < std::ssize(graph().nodes); ++i) place.emplace(plain_name(node(i)), i);
-    for (const Layer& layer : result_.layers) place[layer.name] = layer.node;
+    const Uses uses(graph());
+    for (const Layer& layer : result_.layers) place[layer.name] = uses.producer(layer.node);
     const auto key = [&](const Quantizer& quantizer) {
       const Served& served = quantizer.serves.front();
       return std::pair(place.at(served.layer), served.slot);
@@ -338,7 +339,7 @@ class Placement {
 
 int64_t channel_axis(const Graph& graph, const Layer& layer) {
   const int64_t rank = std::ssize(layer.weight_shape);
-  const Node& node = graph.nodes[static_cast<size_t>(layer.node)];
+  const Node& node = node_by_id(graph, layer.node);
   if (layer.op == "Conv" || layer.op == "Gather") return 0;
   if (layer.op == "ConvTranspose") return 1;
   if (layer.op == "Gemm" && layer.weight_input == 1) return node.get_int("transB", 0) != 0 ? 0 : 1;
@@ -348,7 +349,7 @@ int64_t channel_axis(const Graph& graph, const Layer& layer) {
 
 int64_t input_axis(const Graph& graph, const Layer& layer) {
   const int64_t rank = std::ssize(layer.weight_shape);
-  const Node& node = graph.nodes[static_cast<size_t>(layer.node)];
+  const Node& node = node_by_id(graph, layer.node);
   if (layer.op == "Conv") return 1;
   if (layer.op == "ConvTranspose") return 0;
   if (layer.op == "Gather") return rank - 1;

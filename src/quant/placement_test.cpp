@@ -49,7 +49,7 @@ TEST(Placement, InputOnlySchemesLeaveTheRestFloat) {
   const QuantizedModel quantized = place("fp8");
   // The residual connection reads r1 as well, and must see it in float.
   const Quantizer& shared = *quantized.find("conv2", Slot::Input);
-  EXPECT_EQ(shared.readers, (std::vector<Reader>{{2, 0}}));
+  EXPECT_EQ(shared.readers, (std::vector<Reader>{{"c2", 0}}));
 }
 
 TEST(Placement, AxesFollowFromTheLayer) {

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "graph/layer.h"
+#include "graph/node_id.h"
 #include "numerics/moments.h"
 #include "quant/config.h"
 
@@ -15,14 +16,6 @@ namespace kaon {
 struct Served {
   std::string layer;
   Slot slot = Slot::Input;
-};
-
-/// One reader of a value: input `input` of node `node`.
-struct Reader {
-  int64_t node = -1;
-  int64_t input = 0;
-  bool operator==(const Reader&) const = default;
-  auto operator<=>(const Reader&) const = default;
 };
 
 /// A spec at work on one value of the graph.

@@ -1,10 +1,8 @@
 #include "quant/simulate.h"
 
 #include <algorithm>
-#include <map>
-#include <set>
 
-#include "base/error.h"
+#include "graph/edit.h"
 #include "graph/fake_quantize.h"
 
 namespace kaon {
@@ -22,30 +20,30 @@ bool takes_name(const Graph& graph, const Quantizer& quantizer) {
 
 class Simulation {
  public:
-  explicit Simulation(const QuantizedModel& quantized) : quantized_(quantized), model_(rounded_model(quantized)) {}
+  explicit Simulation(const QuantizedModel& quantized)
+      : quantized_(quantized), model_(rounded_model(quantized)), edit_(model_.graph) {}
 
   Model run() {
     model_.opsets[kKaon] = 1;
-    for (const Quantizer& quantizer : quantized_.quantizers) {
-      if (!quantizer.enabled) continue;
-      if (quantizer.is_activation()) {
-        activation(quantizer);
-      } else {
-        constant(quantizer);
-      }
-    }
-    weave();
+    for_each([](const Quantizer& quantizer) { return !quantizer.is_activation(); }, &Simulation::constant);
+    // Those that take a value's name come first: the others read what they make.
+    for_each([&](const Quantizer& quantizer) { return quantizer.is_activation() && takes_name_of(quantizer); },
+             &Simulation::activation);
+    for_each([&](const Quantizer& quantizer) { return quantizer.is_activation() && !takes_name_of(quantizer); },
+             &Simulation::activation);
+    edit_.finish();
+    drop_unread_constants(model_.graph);
     return std::move(model_);
   }
 
  private:
-  Graph& graph() { return model_.graph; }
-
-  void redirect(const Quantizer& quantizer, const std::string& to) {
-    for (const Reader& reader : quantizer.readers) {
-      graph().nodes[static_cast<size_t>(reader.node)].inputs[static_cast<size_t>(reader.input)] = to;
+  void for_each(const auto& wanted, void (Simulation::*add)(const Quantizer&)) {
+    for (const Quantizer& quantizer : quantized_.quantizers) {
+      if (quantizer.enabled && wanted(quantizer)) (this->*add)(quantizer);
     }
   }
+
+  bool takes_name_of(const Quantizer& quantizer) const { return takes_name(quantized_.model.graph, quantizer); }
 
   /// A weight or bias with its quantized values; the float one stays where others read it.
   void constant(const Quantizer& quantizer) {
@@ -53,77 +51,43 @@ class Simulation {
     std::vector<float> values(static_cast<size_t>(exact.size()));
     quantizer.apply(exact.as<float>(), values, exact.shape());
     const std::string name = quantized_name(quantizer.tensor, quantizer.id);
-    graph().initializers.push_back({name, Tensor::of(exact.shape(), values), {}, {}});
-    redirect(quantizer, name);
+    add_constant(name, Tensor::of(exact.shape(), values));
+    edit_.redirect(quantizer.readers, name);
   }
 
   void activation(const Quantizer& quantizer) {
-    const std::string made = quantized_name(quantizer.tensor, quantizer.id);
+    const std::string& value = quantizer.tensor;
+    const std::string made = quantized_name(value, quantizer.id);
     std::string scale;
     std::string zero;
     if (!quantizer.params.scale.empty()) {
       scale = made + "|scale";
       const Shape shape{std::ssize(quantizer.params.scale)};
-      graph().initializers.push_back({scale, Tensor::of(shape, quantizer.params.scale), {}, {}});
+      add_constant(scale, Tensor::of(shape, quantizer.params.scale));
       if (!quantizer.params.zero_point.empty()) {
         zero = made + "|zero_point";
-        graph().initializers.push_back({zero, Tensor::of(shape, quantizer.params.zero_point), {}, {}});
+        add_constant(zero, Tensor::of(shape, quantizer.params.zero_point));
       }
     }
-    if (takes_name(quantized_.model.graph, quantizer)) {
-      Node node = make_fake_quantize(quantizer.spec, raw_name(quantizer.tensor), quantizer.tensor, scale, zero);
-      node.name = quantizer.label();
-      renamed_[quantizer.tensor] = std::move(node);
-      return;
-    }
-    Node node = make_fake_quantize(quantizer.spec, quantizer.tensor, made, scale, zero);
-    node.name = quantizer.label();
-    if (quantizer.readers.empty()) {
-      for (Node& reader : graph().nodes)
-        std::replace(reader.inputs.begin(), reader.inputs.end(), quantizer.tensor, made);
+    const bool takes_name = takes_name_of(quantizer);
+    if (takes_name) {
+      edit_.rename(value, raw_name(value));
     } else {
-      redirect(quantizer, made);
+      edit_.redirect(quantizer.readers.empty() ? edit_.readers_of(value) : quantizer.readers, made);
     }
-    added_[quantizer.tensor].push_back(std::move(node));
+    Node node = make_fake_quantize(quantizer.spec, takes_name ? raw_name(value) : value, takes_name ? value : made,
+                                   scale, zero);
+    node.name = quantizer.label();
+    edit_.insert_behind(value, std::move(node));
   }
 
-  /// Puts each new node behind the one that makes what it reads, and drops constants that nobody reads now.
-  void weave() {
-    std::vector<Node> nodes;
-    const auto add_behind = [&](const std::string& value) {
-      const auto found = added_.find(value);
-      if (found == added_.end()) return;
-      for (Node& node : found->second) nodes.push_back(std::move(node));
-    };
-    for (const ValueInfo& input : graph().inputs) add_behind(input.name);
-    for (Node& node : graph().nodes) {
-      std::vector<std::string> outputs = node.outputs;
-      for (std::string& output : node.outputs) {
-        if (renamed_.contains(output)) output = raw_name(output);
-      }
-      nodes.push_back(std::move(node));
-      for (const std::string& output : outputs) {
-        const auto found = renamed_.find(output);
-        if (found != renamed_.end()) nodes.push_back(std::move(found->second));
-        add_behind(output);
-      }
-    }
-    graph().nodes = std::move(nodes);
-    const Uses uses(graph());
-    std::set<std::string> dropped;
-    std::erase_if(graph().initializers, [&](const Initializer& initializer) {
-      const bool unread = uses.consumers(initializer.name).empty() && !uses.is_output(initializer.name);
-      if (unread) dropped.insert(initializer.name);
-      return unread;
-    });
-    // An initializer may stand among the inputs as their default; alone the input would become a required one.
-    std::erase_if(graph().inputs, [&](const ValueInfo& input) { return dropped.contains(input.name); });
+  void add_constant(const std::string& name, Tensor tensor) {
+    model_.graph.initializers.push_back({name, std::move(tensor), {}, {}});
   }
 
   const QuantizedModel& quantized_;
   Model model_;
-  std::map<std::string, Node> renamed_;             ///< by value: the quantizer that takes its name
-  std::map<std::string, std::vector<Node>> added_;  ///< by value: further quantizers that read it
+  GraphEdit edit_;
 };
 
 }  // namespace

@@ -108,7 +108,8 @@ void unsupported(const Node& node, const std::string& reason) {
 
 Tensor int64_vector(const std::vector<int64_t>& values) { return Tensor::of({std::ssize(values)}, values); }
 
-Editor::Editor(const Graph& graph, Shared& shared, const Editor* outer) : shared_(shared), outer_(outer), uses_(graph) {
+Editor::Editor(Graph& graph, Shared& shared, const Editor* outer)
+    : shared_(shared), outer_(outer), edit_(graph, shared.names) {
   const auto note = [&](const std::vector<ValueInfo>& infos) {
     for (const ValueInfo& info : infos) {
       Known& known = known_[info.name];
@@ -135,12 +136,11 @@ Editor::Editor(const Graph& graph, Shared& shared, const Editor* outer) : shared
 }
 
 std::string Editor::name(const Node& node, const std::string& suffix) {
-  return shared_.names.make((node.outputs.empty() ? node.name : node.outputs[0]) + "_" + suffix);
+  return edit_.fresh((node.outputs.empty() ? node.name : node.outputs[0]) + "_" + suffix);
 }
 
-std::string Editor::constant(const Node& node, const std::string& suffix, Tensor tensor) {
-  constants_.push_back({name(node, suffix), std::move(tensor), {}, {}});
-  return constants_.back().name;
+std::string Editor::constant(const Node& node, const std::string& suffix, const Tensor& tensor) {
+  return edit_.own_constant((node.outputs.empty() ? node.name : node.outputs[0]) + "_" + suffix, tensor);
 }
 
 Node Editor::helper(const Node& node, const std::string& suffix, std::string op, std::vector<std::string> inputs) {
@@ -162,7 +162,7 @@ const Tensor* Editor::find_constant(const std::string& value) const {
 }
 
 bool Editor::is_read(const std::string& value) const {
-  return !value.empty() && (uses_.is_output(value) || !uses_.consumers(value).empty());
+  return !value.empty() && (edit_.uses().is_output(value) || !edit_.uses().consumers(value).empty());
 }
 
 const Editor::Known* Editor::find(const std::string& value) const {

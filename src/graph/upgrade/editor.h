@@ -4,7 +4,7 @@
 #include <unordered_map>
 #include <vector>
 
-#include "graph/graph.h"
+#include "graph/edit.h"
 
 namespace kaon::upgrade {
 
@@ -25,7 +25,7 @@ struct Shared {
 class Editor {
  public:
   /// `graph` as it was before the upgrade; `outer` is the editor of the graph around it, or nullptr.
-  Editor(const Graph& graph, Shared& shared, const Editor* outer);
+  Editor(Graph& graph, Shared& shared, const Editor* outer);
 
   int64_t target() const { return shared_.target; }
   /// Says that `node`, inside a new subgraph, is written for `version`.
@@ -33,7 +33,7 @@ class Editor {
   /// A new value name that tells whose it is: "<first output of node>_<suffix>".
   std::string name(const Node& node, const std::string& suffix);
   /// Adds an initializer and gives its name.
-  std::string constant(const Node& node, const std::string& suffix, Tensor tensor);
+  std::string constant(const Node& node, const std::string& suffix, const Tensor& tensor);
   /// A helper node: its result is a new value named with `suffix`.
   Node helper(const Node& node, const std::string& suffix, std::string op, std::vector<std::string> inputs);
 
@@ -44,8 +44,6 @@ class Editor {
   /// Undefined, or nothing, where the file does not say and the operators before do not tell.
   DType type_of(const std::string& value) const;
   std::optional<int64_t> rank_of(const std::string& value) const;
-
-  std::vector<Initializer> take_constants() { return std::move(constants_); }
 
  private:
   struct Known {
@@ -59,10 +57,9 @@ class Editor {
 
   Shared& shared_;
   const Editor* outer_;
-  Uses uses_;
+  GraphEdit edit_;
   std::unordered_map<std::string, Tensor> tensors_;
   std::unordered_map<std::string, Known> known_;
-  std::vector<Initializer> constants_;
 };
 
 /// Throws Unsupported: `node` cannot be upgraded because of `reason`.

@@ -35,7 +35,7 @@ class WeightErrors {
     std::ranges::transform(exact.as<float>(), error, error.begin(), std::minus<>());
     const std::string value = layer.name + "|weight_error";
     model_.graph.initializers.push_back({value, Tensor::of(exact.shape(), error), {}, {}});
-    Node node = model_.graph.nodes[static_cast<size_t>(layer.node)];
+    Node node = node_by_id(model_.graph, layer.node);
     node.name += "|error";
     node.inputs.resize(2);
     node.inputs[layer.weight_input] = value;

@@ -1,9 +1,17 @@
-#include "export/graph_edit.h"
+#include "graph/edit.h"
 
 #include <algorithm>
+#include <set>
 #include <string_view>
 
+#include "base/error.h"
+
 namespace kaon {
+
+GraphEdit::GraphEdit(Graph& graph, FreshNames* names) : graph_(graph), uses_(graph), names_(names) {
+  for (const Node& node : graph.nodes) ids_.push_back(node_id(node));
+  if (names_ == nullptr) names_ = &own_names_.emplace(graph);
+}
 
 std::string GraphEdit::constant(const std::string& wanted, const Tensor& tensor) {
   const std::span<const std::byte> bytes = tensor.bytes();
@@ -39,16 +47,34 @@ Node GraphEdit::make(const std::string& op, std::vector<std::string> inputs, con
   return node;
 }
 
+Node& GraphEdit::node(const std::string& id) { return graph_.nodes[static_cast<size_t>(index_of(id))]; }
+
+int64_t GraphEdit::index_of(const std::string& id) const {
+  const int64_t index = uses_.producer(id);
+  if (index < 0) fail(ErrorCode::Internal, "graph '" + graph_.name + "'", "no node makes '{}'", id);
+  return index;
+}
+
+void GraphEdit::insert_before(const std::vector<Reader>& readers, Node node) {
+  int64_t first = std::ssize(graph_.nodes);
+  for (const Reader& reader : readers) first = std::min(first, index_of(reader.node));
+  before_[first].push_back(std::move(node));
+}
+
+void GraphEdit::rename(const std::string& value, const std::string& to) {
+  std::ranges::replace(node(value).outputs, value, to);
+}
+
 void GraphEdit::redirect(const std::vector<Reader>& readers, const std::string& to) {
-  for (const Reader& reader : readers) node(reader.node).inputs[static_cast<size_t>(reader.input)] = to;
+  for (const Reader& reader : readers) node(reader.node).inputs.at(static_cast<size_t>(reader.input)) = to;
 }
 
 std::vector<Reader> GraphEdit::readers_of(const std::string& value) const {
   std::vector<Reader> readers;
   for (const int64_t index : uses_.consumers(value)) {
-    const std::vector<std::string>& inputs = graph_.nodes[static_cast<size_t>(index)].inputs;
-    for (size_t i = 0; i < inputs.size(); ++i) {
-      if (inputs[i] == value) readers.push_back({index, static_cast<int64_t>(i)});
+    const Node& node = graph_.nodes[static_cast<size_t>(index)];
+    for (size_t i = 0; i < node.inputs.size(); ++i) {
+      if (node.inputs[i] == value) readers.push_back({ids_[static_cast<size_t>(index)], static_cast<int64_t>(i)});
     }
   }
   return readers;
@@ -62,13 +88,25 @@ void GraphEdit::finish() {
     std::ranges::move(found->second, std::back_inserter(nodes));
     return true;
   };
-  put(after_, -1);
+  put(behind_, -1);
   for (int64_t i = 0; i < std::ssize(graph_.nodes); ++i) {
     put(before_, i);
-    if (!put(replaced_, i)) nodes.push_back(std::move(node(i)));
-    put(after_, i);
+    if (!put(replaced_, i)) nodes.push_back(std::move(graph_.nodes[static_cast<size_t>(i)]));
+    put(behind_, i);
   }
   graph_.nodes = std::move(nodes);
+}
+
+void drop_unread_constants(Graph& graph) {
+  const Uses uses(graph);
+  std::set<std::string> dropped;
+  std::erase_if(graph.initializers, [&](const Initializer& initializer) {
+    const bool unread = uses.consumers(initializer.name).empty() && !uses.is_output(initializer.name);
+    if (unread) dropped.insert(initializer.name);
+    return unread;
+  });
+  // An initializer may stand among the inputs as their default; alone the input would become a required one.
+  std::erase_if(graph.inputs, [&](const ValueInfo& input) { return dropped.contains(input.name); });
 }
 
 }  // namespace kaon
