@@ -147,22 +147,29 @@ void calibrate_weights(QuantizedModel& quantized) {
 
 void calibrate_biases(QuantizedModel& quantized) {
   constexpr float kLargestCode = 2147483520.0F;  // the largest float32 below 2^31
-  for (Quantizer& quantizer : quantized.quantizers) {
-    if (quantizer.kind != Slot::Bias) continue;
-    const std::string& layer = quantizer.serves.front().layer;
-    QuantParams& weight = at_slot(quantized, layer, Slot::Weight).params;
-    const float input_scale = at_slot(quantized, layer, Slot::Input).params.scale.front();
-    const Tensor& bias = constant_of(quantized, quantizer.tensor);
+  const auto for_each_bias = [&](const auto& body) {
+    for (Quantizer& quantizer : quantized.quantizers) {
+      if (quantizer.kind != Slot::Bias) continue;
+      const std::string& layer = quantizer.serves.front().layer;
+      body(quantizer, constant_of(quantized, quantizer.tensor), at_slot(quantized, layer, Slot::Weight).params.scale,
+           at_slot(quantized, layer, Slot::Input).params.scale.front());
+    }
+  };
+  // Layers may share a weight, so its scale is final only when every bias has been seen.
+  for_each_bias([](Quantizer&, const Tensor& bias, std::vector<float>& weight_scale, float input_scale) {
     const std::span<const float> values = bias.as<float>();
     for (size_t i = 0; i < values.size(); ++i) {
-      float& scale = weight.scale[weight.scale.size() == 1 ? 0 : i];
+      float& scale = weight_scale[weight_scale.size() == 1 ? 0 : i];
       scale = std::max(scale, std::fabs(values[i]) / kLargestCode / input_scale);
     }
-    quantizer.params.scale.clear();
-    for (const float scale : weight.scale) quantizer.params.scale.push_back(scale * input_scale);
-    quantizer.params.tiling = tiling_of(quantizer.spec, bias.shape());
-    quantizer.observed = tile_ranges(values, Tiling::per_tensor(bias.shape())).front();
-  }
+  });
+  for_each_bias(
+      [](Quantizer& quantizer, const Tensor& bias, const std::vector<float>& weight_scale, float input_scale) {
+        quantizer.params.scale.clear();
+        for (const float scale : weight_scale) quantizer.params.scale.push_back(scale * input_scale);
+        quantizer.params.tiling = tiling_of(quantizer.spec, bias.shape());
+        quantizer.observed = tile_ranges(bias.as<float>(), Tiling::per_tensor(bias.shape())).front();
+      });
 }
 
 }  // namespace kaon

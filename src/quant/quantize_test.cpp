@@ -78,6 +78,26 @@ TEST(Quantize, ABiasTooLargeForItsScaleRaisesTheWeightScale) {
   for (size_t i = 0; i < exact.size(); ++i) EXPECT_NEAR(faked[i], exact[i], std::fabs(exact[i]) * 1e-6F);
 }
 
+TEST(Quantize, BiasesOfLayersThatShareAWeightFollowItsLastScale) {
+  const Model model = make_model({make_node("Gemm", {"x", "w", "small"}, {"a"}), make_node("Relu", {"a"}, {"b"}),
+                                  make_node("Gemm", {"b", "w", "large"}, {"y"})},
+                                 {make_counting("w", {4, 4}), make_constant("small", {4}, {0.1F, 0.2F, 0.3F, 0.4F}),
+                                  make_constant("large", {4}, {1e12F, 0, 0, 0})},
+                                 {make_value("x", {2, 4})}, {"y"});
+  const MemoryDataset data({2, 4}, {1, 0.5F, -1, 2, 0.25F, 1, 1, 0});
+  for (const char* scheme : {"w8a8", "w8a8c"}) {
+    const QuantizedModel quantized = quantize(model, scheme_config(scheme), &data);
+    ASSERT_EQ(quantized.find("a", Slot::Weight), quantized.find("y", Slot::Weight)) << scheme;
+    const std::vector<float>& weight = quantized.find("a", Slot::Weight)->params.scale;
+    for (const char* layer : {"a", "y"}) {
+      const float input = quantized.find(layer, Slot::Input)->params.scale.at(0);
+      for (size_t i = 0; i < weight.size(); ++i) {
+        EXPECT_EQ(quantized.find(layer, Slot::Bias)->params.scale.at(i), weight[i] * input) << scheme << " " << layer;
+      }
+    }
+  }
+}
+
 TEST(Quantize, CalibrationDoesNotDependOnTheBatchSize) {
   const MemoryDataset data = residual_data();
   for (const char* observer : {"min_max", "percentile", "entropy", "mse"}) {
