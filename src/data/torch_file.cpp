@@ -10,7 +10,7 @@
 #include "base/mapped_file.h"
 #include "data/pickle.h"
 #include "data/sources.h"
-#include "io/npy/zip.h"
+#include "io/zip/zip.h"
 
 namespace kaon {
 

@@ -6,7 +6,7 @@
 #include "data/expect_test.h"
 #include "data/sources.h"
 #include "io/files_test.h"
-#include "io/npy/zip.h"
+#include "io/zip/zip.h"
 
 // The files were written by torch.save of PyTorch 1.13; `x` in them is arange(60).reshape(5, 3, 4) / 8.
 namespace kaon {

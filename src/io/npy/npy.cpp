@@ -10,7 +10,7 @@
 #include "base/error.h"
 #include "base/mapped_file.h"
 #include "io/npy/npy_header.h"
-#include "io/npy/zip.h"
+#include "io/zip/zip.h"
 
 namespace kaon {
 

@@ -9,7 +9,7 @@
 #include "base/error.h"
 #include "io/files_test.h"
 #include "io/npy/npy_header.h"
-#include "io/npy/zip.h"
+#include "io/zip/zip.h"
 
 namespace kaon {
 namespace {

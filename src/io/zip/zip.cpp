@@ -1,4 +1,4 @@
-#include "io/npy/zip.h"
+#include "io/zip/zip.h"
 
 #include <zlib.h>
 
