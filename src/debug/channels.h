@@ -7,12 +7,13 @@
 
 namespace kaon {
 
-/// A value as [outer, channels, inner], and how seed 000's axes lie in it.
+/// A value as [outer, channels, inner]: `channels` columns, and everything else as rows.
 struct ChannelView {
   int64_t outer = 1;
   int64_t channels = 1;
   int64_t inner = 1;
-  /// Rows that one mean over the seed's axis -2 goes over; 0: all of them, over the whole data.
+  /// Rows that one mean over rows goes over: those of one matrix, where the value is a stack of matrices [rows,
+  /// channels]; 0: all of them, over the whole data.
   int64_t mean_rows = 0;
 
   /// `axis`: where the channels lie.
@@ -44,7 +45,7 @@ class ChannelCounter {
   bool ragged_ = false;
 };
 
-/// The means of |r| over seed 000's axes -2 and -1, as histograms.
+/// The means of |r| over the rows (one number a channel) and over the channels (one number a row), as histograms.
 class AbsMeans {
  public:
   void update(std::span<const float> r, const ChannelView& view);
