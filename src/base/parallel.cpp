@@ -3,6 +3,8 @@
 #include <sched.h>
 
 #include <algorithm>
+#include <atomic>
+#include <chrono>
 #include <exception>
 #include <vector>
 
@@ -25,8 +27,31 @@ int& configured_threads() {
 }
 
 thread_local bool inside_parallel = false;
+thread_local bool alone = false;
+
+using Clock = std::chrono::steady_clock;
+
+/// Beside a busy neighbour a thread may have to wait for its core for milliseconds, and all others wait for it at the
+/// end of the loop. Where that wait outweighs the work, the caller works alone for so long that another try costs
+/// little.
+class Crowding {
+ public:
+  bool works_alone() const { return Clock::now().time_since_epoch().count() < until_.load(std::memory_order_relaxed); }
+
+  void waited(Clock::duration work, Clock::duration wait) {
+    constexpr auto kStall = std::chrono::milliseconds(2);  // longer than any wake-up
+    if (wait < kStall || wait < 2 * work) return;
+    until_.store((Clock::now() + 20 * wait).time_since_epoch().count(), std::memory_order_relaxed);
+  }
+
+ private:
+  std::atomic<Clock::rep> until_ = 0;
+} crowding;
 
 }  // namespace
+
+OnThisThread::OnThisThread() : before_(alone) { alone = true; }
+OnThisThread::~OnThisThread() { alone = before_; }
 
 int thread_count() { return configured_threads(); }
 
@@ -47,7 +72,9 @@ void parallel_for(int64_t begin, int64_t end, int64_t grain, const std::function
     return;
   }
   std::vector<std::exception_ptr> errors(static_cast<size_t>(pieces));
-  run_pieces(static_cast<int>(pieces), [&](int piece) {
+  const auto start = Clock::now();
+  auto own_end = start;
+  const auto run = [&](int piece) {
     const int64_t first = begin + grains * piece / pieces * grain;
     const int64_t last = std::min(end, begin + grains * (piece + 1) / pieces * grain);
     inside_parallel = true;
@@ -57,7 +84,14 @@ void parallel_for(int64_t begin, int64_t end, int64_t grain, const std::function
       errors[static_cast<size_t>(piece)] = std::current_exception();
     }
     inside_parallel = false;
-  });
+    if (piece == 0) own_end = Clock::now();
+  };
+  if (alone || crowding.works_alone()) {
+    for (int piece = 0; piece < pieces; ++piece) run(piece);
+  } else {
+    run_pieces(static_cast<int>(pieces), run);
+    crowding.waited(own_end - start, Clock::now() - own_end);
+  }
   for (const std::exception_ptr& error : errors) {
     if (error) std::rethrow_exception(error);
   }

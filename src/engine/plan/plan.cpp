@@ -4,7 +4,10 @@
 #include <new>
 #include <numeric>
 
+#include "base/parallel.h"
+#include "base/stopwatch.h"
 #include "engine/plan/batch.h"
+#include "engine/threads.h"
 
 namespace kaon {
 
@@ -256,6 +259,7 @@ Plans::Entry Plans::make_entry(std::vector<Value> table, const Hooks& hooks) {
   if (!found) return made;
   made.planned = true;
   PlanGraph& graph = *found;
+  join_quantize_pairs(graph);
   fuse(graph);
   Lowering::HookCalls calls;
   calls.show = [this](int32_t index, int32_t id, Value& value) {
@@ -328,6 +332,18 @@ std::vector<Value> Plans::run_slices(const std::vector<Value>& table, const Hook
 
 std::vector<Tensor> Plans::run(std::vector<Value> table, const Hooks& hooks) {
   Entry& found = entry(table, hooks);
+  if (thread_count() == 1) return run_entry(found, std::move(table), hooks);
+  const bool all_threads = found.threads.all_threads();
+  std::optional<CallingThreadOnly> alone;
+  if (!all_threads) alone.emplace();
+  const int64_t preempted = preemptions();
+  const Stopwatch watch;
+  std::vector<Tensor> results = run_entry(found, std::move(table), hooks);
+  found.threads.ran(all_threads, watch.seconds(), preemptions() - preempted);
+  return results;
+}
+
+std::vector<Tensor> Plans::run_entry(Entry& found, std::vector<Value> table, const Hooks& hooks) {
   if (!found.planned) return interpret(*program_, std::move(table), hooks);
   hooks_ = &hooks;
   const std::vector<Value> outputs =

@@ -7,6 +7,7 @@
 #include "engine/engine.h"
 #include "engine/interpreter.h"
 #include "engine/plan/lowering.h"
+#include "engine/thread_choice.h"
 
 namespace kaon {
 
@@ -41,6 +42,7 @@ class Plans {
     bool planned = false;        ///< false: shapes depend on the data
     std::unique_ptr<Plan> plan;  ///< null where a slice's plan serves
     int64_t slice = 0;           ///< samples in a slice; 0 = the batch is run whole
+    ThreadChoice threads;
   };
   using Key = std::vector<int64_t>;
   /// Every input's type, rank and extents, without the first where `samples` is set; then every hook's kind and place.
@@ -57,6 +59,7 @@ class Plans {
   std::vector<Value> samples_of(const std::vector<Value>& table, int64_t first, int64_t count) const;
   std::vector<Value> run_slices(const std::vector<Value>& table, const Hooks& hooks, int64_t slice);
   std::vector<Value> inputs_of(const std::vector<Value>& table) const;
+  std::vector<Tensor> run_entry(Entry& found, std::vector<Value> table, const Hooks& hooks);
 
   std::shared_ptr<const Program> program_;
   PackedWeights packed_;
