@@ -1,5 +1,10 @@
-// Convolutions and matrix products of codes. The integer sums are exact: float64 holds them.
+// Convolutions and matrix products of codes. The integer sums are exact: in float32 where none can reach 2^24, else in
+// float64.
+#include <cmath>
+#include <mutex>
+
 #include "engine/affine.h"
+#include "engine/cast.h"
 #include "engine/spatial.h"
 
 namespace kaon {
@@ -19,7 +24,49 @@ at::Tensor one_number(const at::Tensor& parameter) {
 
 /// An exact sum times its scale, in float32 as ONNX Runtime rounds it.
 at::Tensor rescale(const at::Tensor& sum, const at::Tensor& scale) {
-  return wrapped_sum(sum).to(at::kFloat) * one_number(scale);
+  return (sum.scalar_type() == at::kFloat ? sum : wrapped_sum(sum).to(at::kFloat)) * one_number(scale);
+}
+
+/// Codes without their zero point, as float32, which holds up to 16 bits of them exactly.
+at::Tensor numbers_of(const Value& codes, const at::Tensor& zero) {
+  const at::Tensor numbers = cast(codes, DType::Float32).tensor;
+  return zero.defined() ? numbers - zero.to(at::kFloat) : numbers;
+}
+
+/// The right operands of a product as numbers, and how large a sum over one column (or output channel) of magnitudes
+/// gets. A constant is made ready once.
+class Weights {
+ public:
+  struct Ready {
+    at::Tensor numbers;
+    double magnitude = 0;
+  };
+  /// `prepare` gives the numbers, `columns` their magnitudes summed for each result.
+  template <typename Prepare, typename Columns>
+  Ready get(const Value& codes, const at::Tensor& zero, const Prepare& prepare, const Columns& columns) {
+    const std::lock_guard lock(mutex_);
+    const bool known = codes_.defined() && codes_.is_same(codes.tensor) &&
+                       (zero.defined() ? zero_.defined() && at::equal(zero_, zero) : !zero_.defined());
+    if (!known) {
+      ready_.numbers = prepare();
+      const at::Tensor sums = columns(ready_.numbers.to(at::kDouble).abs());
+      ready_.magnitude = sums.numel() == 0 ? 0 : sums.max().item<double>();
+      codes_ = codes.tensor;  // kept alive, so that the address stands for it
+      zero_ = zero;
+    }
+    return ready_;
+  }
+
+ private:
+  std::mutex mutex_;
+  at::Tensor codes_, zero_;
+  Ready ready_;
+};
+
+/// The type that holds every partial sum exactly: `codes` times weights of this magnitude, and a bias.
+at::ScalarType exact_type(const Value& codes, double magnitude, double bias = 0) {
+  const double largest = std::ldexp(1.0, bits_of(codes.type)) - 1;  // of a code less its zero point
+  return largest * magnitude + bias < std::ldexp(1.0, 24) ? at::kFloat : at::kDouble;
 }
 
 /// sum * scale as codes of the type of the zero point at `zero`.
@@ -28,30 +75,45 @@ Value requantize(const Call& call, const at::Tensor& sum, const at::Tensor& scal
   return to_codes(rescale(sum, scale), one_number(zero_point(call, zero)), type);
 }
 
-at::Tensor product(const Call& call, size_t a, size_t a_zero, size_t b, size_t b_zero) {
-  return at::matmul(centred(call.value(a), one_number(by_row(zero_point(call, a_zero)))),
-                    centred(call.value(b), one_number(zero_point(call, b_zero))));
+at::Tensor matrix_product(Weights& weights, const Value& a, const at::Tensor& a_zero, const Value& b,
+                          const at::Tensor& b_zero) {
+  const Weights::Ready right = weights.get(
+      b, b_zero, [&] { return numbers_of(b, b_zero); },
+      [](const at::Tensor& magnitudes) { return magnitudes.sum(magnitudes.dim() > 1 ? -2 : 0); });
+  const at::ScalarType type = exact_type(a, right.magnitude);
+  return at::matmul(numbers_of(a, a_zero).to(type), right.numbers.to(type));
 }
 
-void matmul_integer(Call& call) { call.out(0, wrapped_sum(product(call, 0, 2, 1, 3))); }
+at::Tensor product(Weights& weights, const Call& call, size_t a, size_t a_zero, size_t b, size_t b_zero) {
+  return matrix_product(weights, call.value(a), one_number(by_row(zero_point(call, a_zero))), call.value(b),
+                        one_number(zero_point(call, b_zero)));
+}
 
-void qlinear_matmul(Call& call) {
+/// A kernel with weights to keep.
+template <void (*kRun)(Weights&, Call&)>
+Kernel with_weights(const OpInfo&) {
+  return [weights = std::make_shared<Weights>()](Call& call) { kRun(*weights, call); };
+}
+
+void matmul_integer(Weights& weights, Call& call) { call.out(0, wrapped_sum(product(weights, call, 0, 2, 1, 3))); }
+
+void qlinear_matmul(Weights& weights, Call& call) {
   const at::Tensor scale = one_number(by_row(scale_of(call, 1))) * one_number(scale_of(call, 4)) / scale_of(call, 6);
-  const at::Tensor sum = product(call, 0, 2, 3, 5);
+  const at::Tensor sum = product(weights, call, 0, 2, 3, 5);
   call.out(0, requantize(call, sum, scale, 7, call.type(0)));
 }
 
-void matmul_integer_to_float(Call& call) {
+void matmul_integer_to_float(Weights& weights, Call& call) {
   const at::Tensor scale = one_number(by_row(scale_of(call, 2))) * one_number(scale_of(call, 3));
-  at::Tensor y = rescale(product(call, 0, 4, 1, 5), scale);
+  at::Tensor y = rescale(product(weights, call, 0, 4, 1, 5), scale);
   if (call.has(6)) y = y + to_float(call.value(6));
   call.out(0, y, call.type(2));
 }
 
-void dynamic_quantize_matmul(Call& call) {
+void dynamic_quantize_matmul(Weights& weights, Call& call) {
   const DynamicCodes a = quantize_dynamic(call.in(0));
-  const at::Tensor b = centred(call.value(1), one_number(zero_point(call, 3)));
-  at::Tensor y = rescale(at::matmul(centred(a.codes, a.zero), b), a.scale * one_number(scale_of(call, 2)));
+  const at::Tensor sum = matrix_product(weights, a.codes, a.zero, call.value(1), one_number(zero_point(call, 3)));
+  at::Tensor y = rescale(sum, a.scale * one_number(scale_of(call, 2)));
   if (call.has(4)) y = y + to_float(call.value(4));
   call.out(0, y, call.type(0));
 }
@@ -65,9 +127,8 @@ Kernel make_qgemm(const OpInfo& info) {
       const Value& codes = call.value(input);
       return Value{transpose ? codes.tensor.t() : codes.tensor, codes.type};
     };
-    const at::Tensor a = centred(operand(0, transpose_a), one_number(zero_point(call, 2)));
-    const at::Tensor b = centred(operand(3, transpose_b), one_number(zero_point(call, 5)));
-    at::Tensor sum = at::mm(a, b);
+    at::Tensor sum = at::mm(centred(operand(0, transpose_a), one_number(zero_point(call, 2))),
+                            centred(operand(3, transpose_b), one_number(zero_point(call, 5))));
     // The bias counts in steps of the product.
     if (call.has(6)) sum = sum + call.in(6);
     const at::Tensor scale = one_number(scale_of(call, 1)) * alpha * one_number(scale_of(call, 4));
@@ -91,7 +152,7 @@ class QuantizedConv {
   void integer(Call& call) const { call.out(0, wrapped_sum(sum(call, 0, 2, 1, 3, {}))); }
 
   void quantized(Call& call) const {
-    const at::Tensor bias = call.has(8) ? call.in(8).to(at::kDouble) : at::Tensor();
+    const at::Tensor bias = call.has(8) ? call.in(8) : at::Tensor();
     const at::Tensor y = sum(call, 0, 2, 3, 5, bias);
     const at::Tensor weight_scale = along_axis(scale_of(call, 4), y.sizes(), 1);
     const at::Tensor scale = one_number(scale_of(call, 1)) * weight_scale / one_number(scale_of(call, 6));
@@ -107,13 +168,20 @@ class QuantizedConv {
     const Value& weight = call.value(w);
     at::Tensor zero = zero_point(call, w_zero);
     if (zero.defined()) zero = along_axis(zero, weight.tensor.sizes(), 0);
-    return convolve(centred(codes, one_number(zero_point(call, x_zero))), centred(weight, zero), bias, window_,
-                    groups_);
+    const Weights::Ready ready = weights_->get(
+        weight, zero, [&] { return numbers_of(weight, zero); },
+        [](const at::Tensor& magnitudes) { return magnitudes.flatten(1).sum(1); });
+    const bool biased = bias.defined() && bias.numel() > 0;
+    const double largest_bias = biased ? bias.to(at::kDouble).abs().max().item<double>() : 0;
+    const at::ScalarType type = exact_type(codes, ready.magnitude, largest_bias);
+    return convolve(numbers_of(codes, one_number(zero_point(call, x_zero))).to(type), ready.numbers.to(type),
+                    bias.defined() ? bias.to(type) : bias, window_, groups_);
   }
 
   WindowAttributes window_;
   int64_t groups_;
   bool channels_last_;
+  std::shared_ptr<Weights> weights_ = std::make_shared<Weights>();
 };
 
 Kernel make_conv_integer(const OpInfo& info) {
@@ -127,14 +195,14 @@ Kernel make_qlinear_conv(const OpInfo& info) {
 }  // namespace
 
 void register_qproduct(OpRegistry& ops) {
-  ops.add_simple("MatMulInteger", matmul_integer, fixed_shape());
-  ops.add_simple("QLinearMatMul", qlinear_matmul, fixed_shape());
-  ops.add("ConvInteger", make_conv_integer, fixed_shape());
-  ops.add("QLinearConv", make_qlinear_conv, fixed_shape());
-  ops.add("QLinearConv", make_qlinear_conv, fixed_shape(), kMicrosoft);
+  ops.add("MatMulInteger", with_weights<matmul_integer>, fixed_shape());
+  ops.add("QLinearMatMul", with_weights<qlinear_matmul>, fixed_shape());
+  ops.add("ConvInteger", make_conv_integer, per_sample());
+  ops.add("QLinearConv", make_qlinear_conv, per_sample());
+  ops.add("QLinearConv", make_qlinear_conv, per_sample(), kMicrosoft);
   ops.add("QGemm", make_qgemm, fixed_shape(), kMicrosoft);
-  ops.add_simple("MatMulIntegerToFloat", matmul_integer_to_float, fixed_shape(), kMicrosoft);
-  ops.add_simple("DynamicQuantizeMatMul", dynamic_quantize_matmul, fixed_shape(), kMicrosoft);
+  ops.add("MatMulIntegerToFloat", with_weights<matmul_integer_to_float>, fixed_shape(), kMicrosoft);
+  ops.add("DynamicQuantizeMatMul", with_weights<dynamic_quantize_matmul>, fixed_shape(), kMicrosoft);
 }
 
 }  // namespace kaon

@@ -27,6 +27,20 @@ TEST(QProduct, LongSumsStayExact) {
   expect_longs(SingleOp("MatMulInteger", 10).run({u8({1, k}, a), b})[0], {1, 1}, {1000 * 255 * 255 + 255});
 }
 
+TEST(QProduct, LongSumsInConvolutionsStayExact) {
+  const int64_t k = 1001;
+  std::vector<uint8_t> x(static_cast<size_t>(k), 255);
+  x.back() = 1;
+  const Tensor w = u8({2, k, 1}, std::vector<uint8_t>(static_cast<size_t>(2 * k), 255));
+  const int64_t sum = 1000 * 255 * 255 + 255;
+  expect_longs(SingleOp("ConvInteger", 10).run({u8({1, k, 1}, x), w})[0], {1, 2, 1}, {sum, sum});
+  // Short products, but a bias past 2^24.
+  const Tensor y = SingleOp("QLinearConv", 10)
+                       .run({u8({1, 1, 2}, {1, 3}), real(1), u8({}, {0}), i8({1, 1, 1}, {1}), real(1), i8({}, {0}),
+                             real(1), u8({}, {0}), i32({1}, {(1 << 24) + 1})})[0];
+  expect_longs(y, {1, 1, 2}, {255, 255});
+}
+
 TEST(QProduct, ConvIntegerPadsWithItsZeroPoint) {
   SingleOp op("ConvInteger", 10);
   op.ints("pads", {1, 0});

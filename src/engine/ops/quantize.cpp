@@ -77,12 +77,21 @@ void dynamic_quantize(Call& call) {
   call.out(2, dynamic.zero, DType::UInt8);
 }
 
+/// Samples have parameters of their own where the axis is that of the samples.
+void decide_samples(const NodeView& view, OpFacts& facts) {
+  const std::optional<Shape> scale = view.has(1) ? view.shape(1) : std::nullopt;
+  const bool apart =
+      scale && (element_count(*scale) == 1 ||
+                (view.node.get_int("block_size", 0) == 0 && view.axis(view.node.get_int("axis", 1)).value_or(0) != 0));
+  if (!apart) facts.samples = Samples::Mixed;
+}
+
 }  // namespace
 
 void register_quantize(OpRegistry& ops) {
   for (const char* domain : {"", kMicrosoft}) {
-    ops.add("QuantizeLinear", make_quantize, fixed_shape(), domain);
-    ops.add("DequantizeLinear", make_dequantize, fixed_shape(), domain);
+    ops.add("QuantizeLinear", make_quantize, per_sample().where(decide_samples), domain);
+    ops.add("DequantizeLinear", make_dequantize, per_sample().where(decide_samples), domain);
   }
   ops.add_simple("DynamicQuantizeLinear", dynamic_quantize, fixed_shape());
 }

@@ -180,6 +180,35 @@ TEST(FakeQuantizePlan, OtherScalesDifferOnTiesAlone) {
   EXPECT_LE(differ, 2);  // of 16384
 }
 
+TEST(FakeQuantizePlan, PairsOfQuantizeAndDequantizeGiveTheSameBits) {
+  Net net({2, 12, 9, 7});
+  const auto u8 = [&](uint8_t zero) { return net.constant(Tensor::scalar(zero)); };
+  const auto scale = [&](float step) { return net.constant(Tensor::scalar(step)); };
+  const std::string step = scale(0.5F);
+  const std::string zero = u8(100);
+  const auto pair = [&](const std::string& x, const std::string& s, const std::string& z) {
+    return net.op("DequantizeLinear", {net.op("QuantizeLinear", {x, s, z}), s, z});
+  };
+  const std::string a = pair(net.op("Relu", {net.conv("x", 12, 21, 3)}), step, zero);
+  const std::string b = pair(net.conv(a, 21, 21, 3, 21), scale(0.25F), net.constant(Tensor::scalar(int8_t{-3})));
+  const std::string sum =
+      pair(net.op("Relu", {net.op("Add", {a, b})}), scale(2), net.constant(Tensor::scalar(int16_t{0})));
+  // Codes with two readers, with a reader of other parameters, and as an output of the model.
+  const std::string codes = net.op("QuantizeLinear", {sum, step, zero});
+  const std::string left = net.op("DequantizeLinear", {codes, step, zero});
+  const std::string right = net.op("DequantizeLinear", {codes, scale(0.5F), u8(100)});
+  const std::string others = net.op("QuantizeLinear", {sum, step, zero});
+  const std::string shifted = net.op("DequantizeLinear", {others, step, u8(90)});
+  const std::string shown = net.op("QuantizeLinear", {b, step});
+  // One scale for each channel.
+  std::vector<float> steps(21);
+  for (size_t i = 0; i < steps.size(); ++i) steps[i] = std::ldexp(1.0F, static_cast<int>(i % 5) - 3);
+  const std::string channels = net.constant(Tensor::of({21}, steps));
+  const std::string zeros = net.constant(Tensor::of<uint8_t>({21}, std::vector<uint8_t>(21, 128)));
+  net.check({left, net.op("Mul", {left, right}), right, shifted, shown, net.op("DequantizeLinear", {shown, step}),
+             pair(sum, channels, zeros)});
+}
+
 TEST(FakeQuantizePlan, AnInputThatLivesOnIsNotOverwritten) {
   Net net({1, 16, 6, 6});
   const std::string a = net.conv("x", 16, 16, 3);

@@ -49,8 +49,9 @@ struct PlanOp {
 struct PlanGraph {
   std::vector<ValueFacts> values;
   std::vector<PlanOp> ops;
-  std::vector<int32_t> outputs;  ///< by the program's outputs, hooks applied
-  std::vector<bool> is_output;   ///< by value
+  std::vector<int32_t> outputs;                   ///< by the program's outputs, hooks applied
+  std::vector<bool> is_output;                    ///< by value
+  std::vector<std::shared_ptr<const Node>> made;  ///< nodes of ops that are not the program's
 
   const ValueFacts& facts(int32_t id) const { return values[static_cast<size_t>(id)]; }
   int32_t add_value(ValueFacts facts);
@@ -64,6 +65,9 @@ std::optional<std::pair<float, float>> clip_bounds(const PlanGraph& graph, const
 
 /// A FakeQuantize with one known scale; nullptr where `op` is something else.
 std::shared_ptr<const FlatQuantizer> flat_quantizer(const PlanGraph& graph, const PlanOp& op);
+
+/// Turns QuantizeLinear and the DequantizeLinear behind it into one FakeQuantize, where the parameters are known.
+void join_quantize_pairs(PlanGraph& graph);
 
 /// Moves what follows a convolution or matrix product into it: bias-like and residual additions, scales, batch norms,
 /// clips and other activations, as long as nobody else reads the value between. Convolutions and additions take the

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <dnnl.hpp>
 #include <functional>
@@ -255,6 +256,25 @@ TEST(Plan, WhatFollowsAConvTransposeDoesNotSlowItDown) {
       }
     }
   }
+}
+
+TEST(Plan, QuantizersOfAFileArePartOfTheConvolution) {
+  Net net({1, 16, 12, 12});
+  const std::string scale = net.scalar(0.125F);
+  const std::string zero = net.constant(Tensor::scalar(uint8_t{3}));
+  // Weights in codes, with a scale for each output.
+  const std::string codes = net.constant(Tensor::of<int8_t>({16, 16, 1, 1}, std::vector<int8_t>(256, 7)));
+  const std::string weights =
+      net.op("DequantizeLinear", {codes, net.constant(net.random({16}, 0.01F, 0.1F))}, {{"axis", int64_t{0}, {}}});
+  const std::string y = net.op("Relu", {net.op("Conv", {"x", weights})});
+  const std::string output = net.op("DequantizeLinear", {net.op("QuantizeLinear", {y, scale, zero}), scale, zero});
+  net.check({output});
+  Engine engine = net.engine({output});
+  const TensorMap inputs = net.inputs();
+  const std::vector<std::string> primitives = executed([&] { engine.run(inputs); });
+  EXPECT_TRUE(std::ranges::any_of(primitives, [](const std::string& one) {
+    return one.starts_with("convolution") && one.find("eltwise_round") != std::string::npos;
+  }));
 }
 
 TEST(Plan, OneAndThreeDimensionalConvolutions) {
