@@ -47,10 +47,9 @@ AlgorithmConfig parse_algorithm(const std::string& text) {
   return algorithm;
 }
 
-DatasetOptions limited(int64_t limit) {
-  DatasetOptions options;
-  options.limit = limit;
-  return options;
+std::unique_ptr<Dataset> open_limited(const std::filesystem::path& path, const Graph& graph, const DataOptions& options,
+                                      int64_t limit) {
+  return open_dataset(path, graph.required_inputs(), {.limit = limit, .tokenizer = options.tokenizer});
 }
 
 }  // namespace
@@ -82,16 +81,15 @@ nlohmann::ordered_json algorithms_json(const std::vector<AlgorithmReport>& repor
 
 std::unique_ptr<Dataset> open_data(const DataOptions& options, const Graph& graph) {
   if (options.data.empty()) return nullptr;
-  return open_dataset(options.data, graph.required_inputs(), limited(options.limit));
+  return open_limited(options.data, graph, options, options.limit);
 }
 
 std::unique_ptr<Dataset> open_calibration(const DataOptions& options, const Graph& graph) {
   if (!options.calib.empty()) {
-    return open_dataset(options.calib, graph.required_inputs(), limited(options.calib_limit));
+    return open_limited(options.calib, graph, options, options.calib_limit);
   }
   if (options.data.empty()) return nullptr;
-  return open_dataset(options.data, graph.required_inputs(),
-                      limited(options.calib_limit > 0 ? options.calib_limit : options.limit));
+  return open_limited(options.data, graph, options, options.calib_limit > 0 ? options.calib_limit : options.limit);
 }
 
 QuantizedModel quantize_for(const std::filesystem::path& path, const Model& model, const Config& config,

@@ -1,5 +1,6 @@
 #pragma once
 #include <filesystem>
+#include <functional>
 #include <memory>
 #include <nlohmann/json_fwd.hpp>
 #include <optional>
@@ -10,6 +11,7 @@
 #include "graph/dataset.h"
 #include "quant/quantizer.h"
 #include "quant/schemes.h"
+#include "text/tokenizer.h"
 
 namespace kaon {
 
@@ -30,6 +32,7 @@ struct DataOptions {
   int64_t limit = 0;            ///< samples of `data`; 0 = all
   int64_t calib_limit = 0;      ///< samples of `calib`; 0 = all
   int64_t batch = 8;
+  std::function<TokenizerPtr()> tokenizer;  ///< of the model, for text; empty where it has none
 };
 
 /// The config that the options ask for. Throws InvalidConfig where they name none, or two.

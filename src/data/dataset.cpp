@@ -1,6 +1,7 @@
 #include "data/dataset.h"
 
 #include "base/error.h"
+#include "data/description.h"
 #include "data/sources.h"
 
 namespace kaon {
@@ -21,9 +22,15 @@ std::unique_ptr<Dataset> open_dataset(const fs::path& path, const std::vector<Va
   if (kind == ".npz") return open_arrays(read_npz(path), model_inputs, options, where);
   if (kind == ".npy") return open_arrays({{"", read_npy(path)}}, model_inputs, options, where);
   if (kind == ".pt") return open_arrays(read_torch_file(path), model_inputs, options, where);
+  if (kind == ".txt" || kind == ".jsonl") {
+    return open_text(Description({{"text", path.filename().string()}}, path.parent_path(), where), model_inputs,
+                     options);
+  }
   if (kind == ".json") return open_description(path, model_inputs, options);
   fail(ErrorCode::InvalidInput, where,
-       "no kind of data known by '{}'; .npz, .npy, .pt, a description .json and a folder of ONNX test data are read",
+       "no kind of data known by '{}'; .npz, .npy, .pt, .txt, .jsonl, a description .json and a folder of ONNX test "
+       "data "
+       "are read",
        kind);
 }
 

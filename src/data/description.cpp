@@ -45,6 +45,17 @@ std::string Description::text(const std::string& key, const std::string& otherwi
 
 std::filesystem::path Description::file(const std::string& key) const { return folder_ / text(key, ""); }
 
+std::vector<std::filesystem::path> Description::files(const std::string& key) const {
+  if (!has(key) || !json_[key].is_array()) return {file(key)};
+  std::vector<std::filesystem::path> paths;
+  for (const nlohmann::json& path : json_[key]) {
+    if (!path.is_string() || path.get_ref<const std::string&>().empty()) wrong(key, "a path or a list of paths");
+    paths.push_back(folder_ / path.get<std::string>());
+  }
+  if (paths.empty()) wrong(key, "a path or a list of paths");
+  return paths;
+}
+
 int64_t Description::integer(const std::string& key, int64_t otherwise, int64_t least, int64_t most) const {
   if (!has(key)) return otherwise;
   const nlohmann::json& value = json_[key];
@@ -133,11 +144,13 @@ Tensor class_tensor(const std::vector<int64_t>& classes, int64_t first, int64_t 
 std::unique_ptr<Dataset> open_description(const std::filesystem::path& path, const std::vector<ValueInfo>& inputs,
                                           const DatasetOptions& options) {
   const Description description(path);
-  const int kinds = int{description.has("images")} + int{description.has("cifar")} + int{description.has("idx")};
+  int kinds = 0;
+  for (const char* key : {"images", "cifar", "idx", "text"}) kinds += int{description.has(key)};
   if (kinds != 1) {
-    fail(ErrorCode::InvalidConfig, path.string(), "needs one of the keys \"images\", \"cifar\" and \"idx\", and has {}",
-         kinds);
+    fail(ErrorCode::InvalidConfig, path.string(),
+         "needs one of the keys \"images\", \"cifar\", \"idx\" and \"text\", and has {}", kinds);
   }
+  if (description.has("text")) return open_text(description, inputs, options);
   if (description.has("images")) return open_images(description, inputs, options);
   if (description.has("cifar")) return open_cifar(description, inputs, options);
   return open_idx(description, inputs, options);

@@ -26,6 +26,8 @@ class Description {
   std::string text(const std::string& key, const std::string& otherwise) const;
   /// A path, relative to the description's folder.
   std::filesystem::path file(const std::string& key) const;
+  /// One such path, or a list of them that is not empty.
+  std::vector<std::filesystem::path> files(const std::string& key) const;
   int64_t integer(const std::string& key, int64_t otherwise, int64_t least, int64_t most) const;
   /// One number from 1 to `most`, or two: height and width. Empty where there is no such key.
   std::vector<int64_t> sides(const std::string& key, int64_t most) const;
@@ -68,6 +70,8 @@ std::unique_ptr<Dataset> open_images(const Description& description, const std::
                                      const DatasetOptions& options);
 std::unique_ptr<Dataset> open_cifar(const Description& description, const std::vector<ValueInfo>& inputs,
                                     const DatasetOptions& options);
+std::unique_ptr<Dataset> open_text(const Description& description, const std::vector<ValueInfo>& inputs,
+                                   const DatasetOptions& options);
 std::unique_ptr<Dataset> open_idx(const Description& description, const std::vector<ValueInfo>& inputs,
                                   const DatasetOptions& options);
 

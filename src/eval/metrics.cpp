@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 #include "base/text.h"
+#include "graph/dataset.h"
 #include "numerics/error_metrics.h"
 
 namespace kaon {

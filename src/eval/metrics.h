@@ -54,7 +54,4 @@ struct ClassAxis {
 /// Throws InvalidInput where the labels do not fit the output.
 ClassAxis class_axis(const ScoredBatch& batch);
 
-/// The label that says: do not count this row.
-inline constexpr int64_t kIgnoredLabel = -100;
-
 }  // namespace kaon

@@ -12,6 +12,9 @@ struct Batch {
   Tensor labels;     ///< undefined where the dataset has none; the first axis counts the samples
 };
 
+/// The label that says: do not count this row.
+inline constexpr int64_t kIgnoredLabel = -100;
+
 /// Samples to calibrate, evaluate or train on. Reading is what costs: nothing is kept between calls unless the source
 /// lies in memory anyway.
 class Dataset {
