@@ -188,6 +188,19 @@ class Direction {
   at::Tensor lengths_;
 };
 
+RecurrentOutputs run_steps(const RecurrentAttributes& attributes, const RecurrentInputs& inputs) {
+  std::vector<at::Tensor> y;
+  std::vector<at::Tensor> h;
+  std::vector<at::Tensor> c;
+  for (int64_t d = 0; d < attributes.directions(); ++d) {
+    Direction direction(attributes, inputs, d);
+    y.push_back(direction.run(attributes.reverse[static_cast<size_t>(d)]));
+    h.push_back(direction.h());
+    if (attributes.cell == Cell::Lstm) c.push_back(direction.c());
+  }
+  return {at::stack(y, 1), at::stack(h), c.empty() ? at::Tensor() : at::stack(c)};
+}
+
 void require_shape(const at::Tensor& tensor, at::IntArrayRef shape, const char* name) {
   if (tensor.defined() && tensor.sizes() != shape) {
     fail(ErrorCode::InvalidInput, name, "its shape is {}, {} is needed", to_string(tensor.sizes()), to_string(shape));
@@ -224,6 +237,8 @@ RecurrentAttributes recurrent_attributes(const OpInfo& info, Cell cell) {
   attributes.batch_first = node.get_int("layout", 0) != 0;
   attributes.linear_before_reset = node.get_int("linear_before_reset", 0) != 0;
   attributes.input_forget = node.get_int("input_forget", 0) != 0;
+  attributes.usual = attributes.clip == 0 && !attributes.input_forget;
+  for (size_t i = 0; i < names.size(); ++i) attributes.usual &= names[i] == defaults[i % defaults.size()];
   return attributes;
 }
 
@@ -247,16 +262,8 @@ RecurrentOutputs run_recurrent(const RecurrentAttributes& attributes, RecurrentI
   require_shape(inputs.initial_h, {directions, batch, hidden}, "initial_h");
   require_shape(inputs.initial_c, {directions, batch, hidden}, "initial_c");
   require_shape(inputs.peepholes, {directions, 3 * hidden}, "P");
-  std::vector<at::Tensor> y;
-  std::vector<at::Tensor> h;
-  std::vector<at::Tensor> c;
-  for (int64_t d = 0; d < directions; ++d) {
-    Direction direction(attributes, inputs, d);
-    y.push_back(direction.run(attributes.reverse[static_cast<size_t>(d)]));
-    h.push_back(direction.h());
-    if (attributes.cell == Cell::Lstm) c.push_back(direction.c());
-  }
-  RecurrentOutputs outputs{at::stack(y, 1), at::stack(h), c.empty() ? at::Tensor() : at::stack(c)};
+  RecurrentOutputs outputs =
+      is_plain(attributes, inputs) ? run_plain(attributes, inputs) : run_steps(attributes, inputs);
   if (attributes.batch_first) {
     outputs.y = outputs.y.permute({2, 0, 1, 3});
     outputs.last_h = outputs.last_h.transpose(0, 1);

@@ -20,6 +20,7 @@ struct RecurrentAttributes {
   bool batch_first = false;
   bool linear_before_reset = false;
   bool input_forget = false;
+  bool usual = false;   ///< the activations that ONNX takes by default, no clip, a forget gate of its own
   Activation rounding;  ///< what matrix products see of inputs and states; empty: themselves
 
   int64_t directions() const { return std::ssize(reverse); }
@@ -46,5 +47,10 @@ struct RecurrentOutputs {
 };
 
 RecurrentOutputs run_recurrent(const RecurrentAttributes& attributes, RecurrentInputs inputs);
+
+// Of run_recurrent, for inputs that it has checked, the first axis of x and of the outputs being time.
+/// Whether run_plain() can do it.
+bool is_plain(const RecurrentAttributes& attributes, const RecurrentInputs& inputs);
+RecurrentOutputs run_plain(const RecurrentAttributes& attributes, const RecurrentInputs& inputs);
 
 }  // namespace kaon
