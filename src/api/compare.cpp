@@ -6,11 +6,11 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
+#include "api/load_model.h"
 #include "api/run_inputs.h"
 #include "base/error.h"
 #include "data/dataset.h"
 #include "engine/engine.h"
-#include "io/onnx/onnx.h"
 #include "numerics/error_metrics.h"
 
 namespace kaon {
@@ -70,7 +70,7 @@ class Side {
     }
   }
 
-  explicit Side(std::filesystem::path path) : path_(std::move(path)), engine_(compiled(read_onnx(path_))) {}
+  explicit Side(std::filesystem::path path) : path_(std::move(path)), engine_(compiled(load_model(path_))) {}
 
   const Graph& graph() const { return engine_.model().graph; }
 

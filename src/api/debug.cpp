@@ -3,11 +3,11 @@
 #include <cstdlib>
 #include <nlohmann/json.hpp>
 
+#include "api/load_model.h"
 #include "base/error.h"
 #include "base/memory_usage.h"
 #include "base/stopwatch.h"
 #include "data/dataset.h"
-#include "io/onnx/onnx.h"
 
 namespace kaon {
 namespace {
@@ -62,7 +62,7 @@ DebugResult debug_file(const DebugCall& call) {
   DebugResult result;
   const Config config = config_of(call.quant);
   result.calib_unused = !call.data.calib.empty() && !needs_calibration(config);
-  const Model model = read_onnx(call.model);
+  const Model model = load_model(call.model);
   const DataOptions samples = with_input(call.data, call.input);
   const std::unique_ptr<Dataset> data = open_data(samples, model.graph);
   const QuantizedModel quantized = quantize_for(call.model, model, config, samples, *call.progress);

@@ -3,12 +3,12 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 
+#include "api/load_model.h"
 #include "base/error.h"
 #include "base/memory_usage.h"
 #include "data/dataset.h"
 #include "engine/engine.h"
 #include "eval/evaluate.h"
-#include "io/onnx/onnx.h"
 #include "quant/simulate.h"
 
 namespace kaon {
@@ -26,11 +26,11 @@ std::vector<std::string> usual_metrics(const Dataset& data, bool has_reference) 
 EvalReport eval_model(const EvalOptions& options) {
   if (options.data.data.empty()) fail(ErrorCode::InvalidConfig, "", "nothing to evaluate on: give --data");
   const bool quantized = !options.quant.scheme.empty() || !options.quant.config.empty();
-  const Model model = read_onnx(options.model);
+  const Model model = load_model(options.model);
   EvalReport report;
   std::unique_ptr<Engine> engine;
   std::unique_ptr<Engine> reference;
-  if (!options.reference.empty()) reference = std::make_unique<Engine>(read_onnx(options.reference));
+  if (!options.reference.empty()) reference = std::make_unique<Engine>(load_model(options.reference));
   if (quantized) {
     const Config config = config_of(options.quant);
     const QuantizedModel simulated = quantize_for(options.model, model, config, options.data, *options.progress);

@@ -3,6 +3,7 @@
 #include <nlohmann/json.hpp>
 
 #include "api/debug.h"
+#include "api/load_model.h"
 #include "base/atomic_file.h"
 #include "base/error.h"
 #include "base/memory_usage.h"
@@ -55,7 +56,7 @@ QuantizeReport quantize_file(const QuantizeCall& call) {
   const Config config = config_of(call.quant);
   report.scheme = config_name(call.quant);
   report.calib_unused = !call.data.calib.empty() && !needs_calibration(config);
-  const Model model = read_onnx(call.model, &report.bytes_before);
+  const Model model = load_model(call.model, &report.bytes_before);
   const QuantizedModel quantized = quantize_for(call.model, model, config, call.data, *call.progress);
   if (asked) debug_as_asked(*asked, call.model, report.scheme, quantized, call.data, *call.progress);
   ExportOptions options;

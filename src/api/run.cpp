@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
+#include "api/load_model.h"
 #include "api/run_inputs.h"
 #include "base/error.h"
 #include "base/memory_usage.h"
@@ -13,7 +14,6 @@
 #include "base/text.h"
 #include "engine/engine.h"
 #include "io/npy/npy.h"
-#include "io/onnx/onnx.h"
 
 namespace kaon {
 
@@ -95,7 +95,7 @@ RunResult run_model(const RunOptions& options) {
   }
   RunResult result;
   result.startup_mb = peak_memory_mb();
-  Engine engine(read_onnx(options.model));
+  Engine engine(load_model(options.model));
   const Graph& graph = engine.model().graph;
   const RunInputs inputs = read_run_inputs(options.input, graph);
   result.unused = inputs.unused;

@@ -6,6 +6,12 @@
 
 namespace kaon {
 
+void Context::stream(const std::string& piece) {
+  if (flags_.json == "-") return;
+  bar_.hide();
+  out_ << piece << std::flush;
+}
+
 void Context::result(const nlohmann::ordered_json& document, const std::function<void(std::ostream&)>& print) {
   bar_.hide();
   // Names in a model may hold any bytes; invalid UTF-8 becomes U+FFFD instead of an exception.

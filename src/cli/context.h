@@ -43,6 +43,8 @@ class Context {
   /// Draws long work on stderr; -q silences it.
   Progress& progress() { return flags_.quiet ? no_progress() : bar_; }
 
+  /// A piece of the result for people while it is made; nothing where stdout is for JSON.
+  void stream(const std::string& piece);
   /// The verb's result, once: `document` where --json asked for it, and what `print` writes unless that went to stdout.
   void result(const nlohmann::ordered_json& document, const std::function<void(std::ostream&)>& print);
 

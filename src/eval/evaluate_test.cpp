@@ -96,6 +96,11 @@ TEST(EvaluateTest, LossIsTheMeanCrossEntropy) {
   EXPECT_NEAR(metric(data, "loss"), (std::log(4.0 / 3) + 1000) / 2, 1e-4);
 }
 
+TEST(EvaluateTest, PerplexityIsItsExponential) {
+  const ArrayData data({2, 2}, {0, std::log(3.0F), std::log(2.0F), 0}, {2}, {1, 1});
+  EXPECT_NEAR(metric(data, "ppl"), std::sqrt(4.0 / 3 * 3), 1e-6);
+}
+
 TEST(EvaluateTest, BatchDoesNotMatter) {
   const ArrayData data({5, 4}, numbers(20), {5}, {0, 1, 2, 3, 0});
   for (const int64_t batch : {1, 2, 5, 100}) EXPECT_NEAR(metric(data, "loss", batch), metric(data, "loss"), 1e-12);

@@ -54,7 +54,7 @@ class LabelMetric : public Metric {
       ++count_;
     }
   }
-  double value() const final { return sum_ / static_cast<double>(count_); }
+  double value() const override { return sum_ / static_cast<double>(count_); }
 
  protected:
   virtual double score(std::span<const float> row, int64_t label) const = 0;
@@ -84,6 +84,11 @@ class CrossEntropy : public LabelMetric {
   double score(std::span<const float> row, int64_t label) const override {
     return log_sum_exp(row) - row[static_cast<size_t>(label)];
   }
+};
+
+class Perplexity : public CrossEntropy {
+ public:
+  double value() const final { return std::exp(CrossEntropy::value()); }
 };
 
 /// sqnr_db, mse and cosine.
@@ -162,6 +167,7 @@ const std::vector<MetricKind>& metric_kinds() {
       {.name = "top1", .needs_labels = true, .make = make<TopK<1>>},
       {.name = "top5", .needs_labels = true, .make = make<TopK<5>>},
       {.name = "loss", .needs_labels = true, .make = make<CrossEntropy>},
+      {.name = "ppl", .needs_labels = true, .make = make<Perplexity>},
       {.name = "sqnr_db", .needs_reference = true, .make = make<ElementError<&ErrorMetrics::sqnr_db>>},
       {.name = "mse", .needs_reference = true, .make = make<ElementError<&ErrorMetrics::mse>>},
       {.name = "cosine", .needs_reference = true, .make = make<ElementError<&ErrorMetrics::cosine>>},

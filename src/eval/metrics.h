@@ -36,7 +36,7 @@ struct MetricKind {
   std::unique_ptr<Metric> (*make)();
 };
 
-/// top1, top5, loss, sqnr_db, mse, cosine, kl, agreement.
+/// top1, top5, loss, ppl, sqnr_db, mse, cosine, kl, agreement.
 const std::vector<MetricKind>& metric_kinds();
 /// Throws InvalidInput with the nearest known name.
 const MetricKind& metric_kind(const std::string& name);

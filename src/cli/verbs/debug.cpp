@@ -68,7 +68,8 @@ void register_debug(Registry<Verb>& verbs) {
                     "kaon debug model.onnx --config mixed.json --data val.npz --layers 'head.*' -o debug --force"},
        .declare = [](CLI::App& app) {
          auto call = std::make_shared<DebugCall>();
-         app.add_option("MODEL", call->model, "the .onnx file")->required();
+         app.add_option("MODEL", call->model, "an .onnx file, the folder of a language model, or a .gguf file")
+             ->required();
          app.add_option("-o,--output", call->output, "the folder to write")->required()->type_name("DIR");
          declare_quant_flags(app, call->quant);
          declare_data_flags(app, call->data);

@@ -32,11 +32,12 @@ void register_eval(Registry<Verb>& verbs) {
                           "kaon eval small.onnx --data val.json --reference model.onnx --metric sqnr_db"},
              .declare = [](CLI::App& app) {
                auto options = std::make_shared<EvalOptions>();
-               app.add_option("MODEL", options->model, "the .onnx file")->required();
+               app.add_option("MODEL", options->model, "an .onnx file, the folder of a language model, or a .gguf file")
+                   ->required();
                declare_data_flags(app, options->data);
                app.get_option("--data")->required();
                app.add_option("--metric", options->metrics,
-                              "top1, top5, loss, and against the float model or --reference sqnr_db, mse, "
+                              "top1, top5, loss, ppl, and against the float model or --reference sqnr_db, mse, "
                               "cosine, kl, agreement")
                    ->delimiter(',')
                    ->allow_extra_args(false)

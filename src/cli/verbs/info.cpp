@@ -22,6 +22,14 @@ void print_values(std::ostream& out, const char* title, const std::vector<ValueI
 void print_info(std::ostream& out, const ModelInfo& info) {
   out << fmt::format("{}, opset {}, {} parameters, {}\n", info.format, info.opset, info.parameters,
                      human_bytes(static_cast<double>(info.bytes)));
+  if (info.language_model) {
+    const lm::Facts& f = info.language_model->facts;
+    out << fmt::format("{}: {} blocks, width {}, {} heads of {} ({} for keys), inner width {}, vocabulary {}{}\n",
+                       info.language_model->family, f.layers, f.width, f.heads, f.head_width, f.kv_heads, f.inner_width,
+                       f.vocabulary, f.tied ? ", tied head" : "");
+    out << fmt::format("running {} tokens takes about {}\n", info.language_model->window,
+                       human_bytes(static_cast<double>(info.language_model->memory_bytes)));
+  }
   print_values(out, "input", info.inputs);
   print_values(out, "output", info.outputs);
 
@@ -48,17 +56,19 @@ void print_info(std::ostream& out, const ModelInfo& info) {
 }  // namespace
 
 void register_info(Registry<Verb>& verbs) {
-  verbs.add("info", {.group = "Models",
-                     .summary = "what a model holds: inputs, outputs, ops, layers, what cannot run",
-                     .examples = {"kaon info model.onnx", "kaon info model.onnx --json"},
-                     .declare = [](CLI::App& app) {
-                       auto model = std::make_shared<std::string>();
-                       app.add_option("MODEL", *model, "the .onnx file")->required();
-                       return [model](Context& context) {
-                         const ModelInfo info = inspect_model(*model);
-                         context.result(to_json(info), [&](std::ostream& out) { print_info(out, info); });
-                       };
-                     }});
+  verbs.add(
+      "info",
+      {.group = "Models",
+       .summary = "what a model holds: inputs, outputs, ops, layers, what cannot run",
+       .examples = {"kaon info model.onnx", "kaon info model.onnx --json"},
+       .declare = [](CLI::App& app) {
+         auto model = std::make_shared<std::string>();
+         app.add_option("MODEL", *model, "an .onnx file, the folder of a language model, or a .gguf file")->required();
+         return [model](Context& context) {
+           const ModelInfo info = inspect_model(*model);
+           context.result(to_json(info), [&](std::ostream& out) { print_info(out, info); });
+         };
+       }});
 }
 
 }  // namespace kaon

@@ -63,7 +63,8 @@ void register_quantize(Registry<Verb>& verbs) {
                           "kaon quantize model.onnx --config mixed.json --calib calib.npz -o mixed.onnx"},
              .declare = [](CLI::App& app) {
                auto call = std::make_shared<QuantizeCall>();
-               app.add_option("MODEL", call->model, "the .onnx file")->required();
+               app.add_option("MODEL", call->model, "an .onnx file, the folder of a language model, or a .gguf file")
+                   ->required();
                app.add_option("-o,--output", call->output, "the .onnx file to write; OUT.json beside it says how")
                    ->required()
                    ->type_name("OUT");

@@ -60,7 +60,9 @@ void register_run(Registry<Verb>& verbs) {
                                  "--input x.npz --json"},
                     .declare = [](CLI::App& app) {
                       auto options = std::make_shared<RunOptions>();
-                      app.add_option("MODEL", options->model, "the .onnx file")->required();
+                      app.add_option("MODEL", options->model,
+                                     "an .onnx file, the folder of a language model, or a .gguf file")
+                          ->required();
                       app.add_option("--input", options->input,
                                      "an .npz with arrays named like the model's inputs, or an ONNX test-data folder, "
                                      "whose outputs are compared")

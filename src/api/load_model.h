@@ -1,0 +1,20 @@
+#pragma once
+#include <filesystem>
+
+#include "graph/graph.h"
+#include "lm/language_model.h"
+#include "text/tokenizer.h"
+
+namespace kaon {
+
+/// Whether `path` is a language model: a folder with a config.json, or a .gguf file.
+bool is_language_model(const std::filesystem::path& path);
+
+/// The model that a verb is given: an ONNX file, or a language model, whose graph reads "input_ids" [N, T] and gives
+/// "logits" [N, T, vocabulary]. `bytes`, where given, gets the size of its files.
+Model load_model(const std::filesystem::path& path, int64_t* bytes = nullptr);
+
+/// The tokenizer in a language model's folder or .gguf file.
+TokenizerPtr load_tokenizer(const std::filesystem::path& path);
+
+}  // namespace kaon
