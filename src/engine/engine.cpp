@@ -7,6 +7,7 @@
 #include "engine/frame_state.h"
 #include "engine/interpreter.h"
 #include "engine/plan/plan.h"
+#include "engine/plan/variant.h"
 #include "engine/program.h"
 #include "engine/threads.h"
 #include "graph/describe.h"
@@ -26,7 +27,8 @@ bool fits(const ValueInfo& info, const Tensor& tensor) {
   return true;
 }
 
-/// A table with the constants and the checked inputs in place.
+}  // namespace
+
 std::vector<Value> load_inputs(const Program& program, const TensorMap& inputs) {
   const Graph& graph = program.graph();
   std::vector<Value> table = program.new_table();
@@ -57,8 +59,6 @@ std::vector<Value> load_inputs(const Program& program, const TensorMap& inputs) 
   return table;
 }
 
-}  // namespace
-
 Engine::Engine(Model model) : program_(Program::compile(std::move(model))), plans_(std::make_unique<Plans>(program_)) {}
 Engine::~Engine() = default;
 Engine::Engine(Engine&&) noexcept = default;
@@ -66,10 +66,10 @@ Engine& Engine::operator=(Engine&&) noexcept = default;
 
 const Model& Engine::model() const { return program_->model(); }
 
-std::vector<Tensor> Engine::run(const TensorMap& inputs, const Hooks& hooks) {
+std::vector<Tensor> Engine::run(const TensorMap& inputs, const Hooks& hooks, const Variant& variant) {
   use_configured_threads();
   const c10::InferenceMode inference;
-  return plans_->run(load_inputs(*program_, inputs), hooks);
+  return plans_->run(load_inputs(*program_, inputs), hooks, VariantIds(*program_, variant));
 }
 
 Frame Engine::start(const TensorMap& inputs, const std::vector<std::string>& keep) const {

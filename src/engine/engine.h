@@ -3,6 +3,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <span>
 #include <string>
 #include <utility>
@@ -53,6 +54,17 @@ class Hooks {
   std::vector<Entry> entries_;
 };
 
+/// The same model with parts of it changed. What it computes is what a model of its own with these changes would, bit
+/// for bit, without being compiled, traced or packed anew.
+struct Variant {
+  /// FakeQuantize nodes, by what they make: they pass on what they read.
+  std::set<std::string> off;
+  /// Initializers with other contents, of the same type and shape.
+  TensorMap constants;
+
+  bool empty() const { return off.empty() && constants.empty(); }
+};
+
 /// A run in progress: stops after any node, forks cheaply (copies share tensors), goes on. Values are freed at last
 /// use.
 class Frame {
@@ -98,12 +110,14 @@ class Engine {
 
   const Model& model() const;
 
-  /// The graph's outputs, in its order. Fused and memory-planned; plans are cached by input shapes and hooked edges.
-  std::vector<Tensor> run(const TensorMap& inputs, const Hooks& hooks = {});
+  /// The graph's outputs, in its order. Fused and memory-planned; plans are kept by input shapes and hooked edges, the
+  /// most recent ones. To ask many variants about the same data, see Replay.
+  std::vector<Tensor> run(const TensorMap& inputs, const Hooks& hooks = {}, const Variant& variant = {});
   /// A run that can be stopped and forked. `keep` names values that must stay alive to the end.
   Frame start(const TensorMap& inputs, const std::vector<std::string>& keep = {}) const;
 
  private:
+  friend class Replay;
   std::shared_ptr<const Program> program_;
   std::unique_ptr<Plans> plans_;
 };

@@ -68,7 +68,8 @@ void show(const Watcher& watcher, const std::string& name, const Value& value) {
   watcher(name, {flat.data_ptr<float>(), static_cast<size_t>(flat.numel())});
 }
 
-std::vector<Tensor> interpret(const Program& program, std::vector<Value> table, const Hooks& hooks) {
+std::vector<Tensor> interpret(const Program& program, std::vector<Value> table, const Hooks& hooks,
+                              const std::set<int32_t>& off) {
   const HookTable hooked(program, hooks);
   for (size_t id = 0; id < table.size(); ++id) hooked.value_made(static_cast<int32_t>(id), table[id]);
   for (size_t i = 0; i < program.steps().size(); ++i) {
@@ -77,7 +78,13 @@ std::vector<Tensor> interpret(const Program& program, std::vector<Value> table, 
     if (hooked.on_edges_of(node)) {
       edit = [&](size_t input, Value& value) { hooked.edge_read(node, static_cast<int64_t>(input), value); };
     }
-    program.run_step(i, table, edit);
+    const Step& step = program.steps()[i];
+    if (!off.empty() && !step.outputs.empty() && off.contains(step.outputs[0])) {
+      Value& made = table[static_cast<size_t>(step.outputs[0])] = table[static_cast<size_t>(step.inputs[0])];
+      if (edit) edit(0, made);
+    } else {
+      program.run_step(i, table, edit);
+    }
     for (const int32_t id : program.steps()[i].outputs) {
       if (id >= 0) hooked.value_made(id, table[static_cast<size_t>(id)]);
     }

@@ -38,7 +38,11 @@ void check_observable(const std::string& name, DType type);
 /// Shows a value to a watcher.
 void show(const Watcher& watcher, const std::string& name, const Value& value);
 
-/// Runs every node with its ATen kernel, one after the other.
-std::vector<Tensor> interpret(const Program& program, std::vector<Value> table, const Hooks& hooks);
+/// A table with the constants and the checked inputs in place.
+std::vector<Value> load_inputs(const Program& program, const TensorMap& inputs);
+
+/// Runs every node with its ATen kernel, one after the other; those that make a value of `off` pass on what they read.
+std::vector<Tensor> interpret(const Program& program, std::vector<Value> table, const Hooks& hooks,
+                              const std::set<int32_t>& off = {});
 
 }  // namespace kaon

@@ -3,6 +3,11 @@
 #include <sys/resource.h>
 
 #include <algorithm>
+#include <optional>
+
+#include "base/parallel.h"
+#include "base/stopwatch.h"
+#include "engine/threads.h"
 
 namespace kaon {
 
@@ -44,6 +49,17 @@ int64_t preemptions() {
   rusage usage{};
   ::getrusage(RUSAGE_SELF, &usage);
   return usage.ru_nivcsw;
+}
+
+void run_on_chosen_threads(ThreadChoice& choice, const std::function<void()>& work) {
+  if (thread_count() == 1) return work();
+  const bool all_threads = choice.all_threads();
+  std::optional<CallingThreadOnly> alone;
+  if (!all_threads) alone.emplace();
+  const int64_t preempted = preemptions();
+  const Stopwatch watch;
+  work();
+  choice.ran(all_threads, watch.seconds(), preemptions() - preempted);
 }
 
 }  // namespace kaon

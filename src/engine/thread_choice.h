@@ -1,6 +1,7 @@
 #pragma once
 #include <array>
 #include <cstdint>
+#include <functional>
 
 namespace kaon {
 
@@ -29,6 +30,9 @@ class ThreadChoice {
   bool suspect_ = false;     ///< the other way might be better
   int64_t until_probe_ = 0;  ///< runs before the other way is tried again
 };
+
+/// Does the work on the threads that the choice says and tells it how long that took.
+void run_on_chosen_threads(ThreadChoice& choice, const std::function<void()>& work);
 
 /// Of all threads of this process so far.
 int64_t preemptions();

@@ -51,6 +51,8 @@ E named(const Node& node, const char* key, E otherwise) {
 
 }  // namespace
 
+bool is_fake_quantize(const Node& node) { return node.domain == kKaon && node.op == "FakeQuantize"; }
+
 TensorSpec fake_quantize_spec(const Node& node) {
   const TensorSpec usual;
   TensorSpec spec;

@@ -17,6 +17,8 @@ inline constexpr const char* kKaon = "kaon";
 Node make_fake_quantize(const TensorSpec& spec, std::string input, std::string output, std::string scale = "",
                         std::string zero_point = "");
 
+bool is_fake_quantize(const Node& node);
+
 /// What make_fake_quantize wrote; throws InvalidInput naming the node where an attribute makes no sense.
 TensorSpec fake_quantize_spec(const Node& node);
 

@@ -39,6 +39,11 @@ std::optional<FlatQuantizer::Grid> FlatQuantizer::grid() const {
               static_cast<float>(format_.integer_max() - zero)};
 }
 
+bool FlatQuantizer::operator==(const FlatQuantizer& other) const {
+  return &format_ == &other.format_ && options_.rounding == other.options_.rounding &&
+         params_.scale == other.params_.scale && params_.zero_point == other.params_.zero_point;
+}
+
 void FlatQuantizer::run(const float* in, float* out, int64_t count) const {
   const int64_t shape[] = {count};
   const FakeQuantizeJob job{FloatView(std::span(in, static_cast<size_t>(count))),

@@ -22,6 +22,7 @@ class FlatQuantizer {
     float step, low, high;
   };
   std::optional<Grid> grid() const;
+  bool operator==(const FlatQuantizer& other) const;
 
   /// out[i] from in[i], on the calling thread. `out` may be `in`.
   void run(const float* in, float* out, int64_t count) const;

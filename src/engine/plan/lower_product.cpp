@@ -159,18 +159,18 @@ bool Lowering::emit_product(const PlanOp& op, const Product& product) {
   action->slot(DNNL_ARG_SRC, source_desc, read.back());
   const Desc weights_desc = chosen.query_md(dnnl::query::weights_md);
   if (product.weights.defined()) {
-    action->fixed(DNNL_ARG_WEIGHTS, packed_.pack(product.weights, product.weights_desc, weights_desc));
+    action->fixed(DNNL_ARG_WEIGHTS, packed(product.weights, product.weights_desc, weights_desc));
   } else {
     read.push_back(request_as(product.weights_value, weights_desc));
     action->slot(DNNL_ARG_WEIGHTS, weights_desc, read.back());
   }
   if (product.bias.defined()) {
     const Desc bias_desc = chosen.query_md(dnnl::query::weights_md, 1);
-    action->fixed(DNNL_ARG_BIAS, packed_.pack(product.bias, bias_desc, bias_desc));
+    action->fixed(DNNL_ARG_BIAS, packed(product.bias, bias_desc, bias_desc));
   }
   for (const PostPlan::Operand& operand : posts.operands) {
     if (facts(operand.value).is_static) {
-      action->fixed(operand.argument, packed_.pack(facts(operand.value).constant.tensor, operand.desc, operand.desc));
+      action->fixed(operand.argument, packed(facts(operand.value).constant.tensor, operand.desc, operand.desc));
     } else {
       read.push_back(request_as(operand.value, operand.desc));
       action->slot(operand.argument, operand.desc, read.back());
@@ -224,12 +224,8 @@ bool Lowering::lower_conv(const PlanOp& op) {
   product.weights = facts(w).constant.tensor;
   if (b >= 0) product.bias = facts(b).constant.tensor;
   if (op.fold_scale >= 0) {
-    const at::Tensor scale = facts(op.fold_scale).constant.tensor;
-    std::vector<int64_t> along_outputs(w_shape.size(), 1);
-    along_outputs[0] = -1;
-    product.weights = (product.weights * scale.reshape(along_outputs)).contiguous();
-    const at::Tensor shift = facts(op.fold_shift).constant.tensor;
-    product.bias = b >= 0 ? (product.bias * scale + shift).contiguous() : shift;
+    std::tie(product.weights, product.bias) = packed_.fold(
+        product.weights, product.bias, facts(op.fold_scale).constant.tensor, facts(op.fold_shift).constant.tensor);
   }
   Shape grouped = w_shape;
   if (groups > 1) {

@@ -94,7 +94,7 @@ bool Lowering::lower_batch_norm(const PlanOp& op) {
   auto action = std::make_unique<DnnlAction>(dnnl::batch_normalization_forward(description));
   const Desc parameter = plain_desc({shape[1]});
   const auto fixed = [&](int argument, size_t input) {
-    action->fixed(argument, packed_.pack(facts(op.inputs[input]).constant.tensor, parameter, parameter));
+    action->fixed(argument, packed(facts(op.inputs[input]).constant.tensor, parameter, parameter));
   };
   fixed(DNNL_ARG_SCALE, 1);
   fixed(DNNL_ARG_SHIFT, 2);

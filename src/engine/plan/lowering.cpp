@@ -8,8 +8,9 @@
 namespace kaon {
 
 dnnl::memory PackedWeights::pack(const at::Tensor& tensor, const Desc& from, const Desc& to) {
-  for (const Entry& entry : entries_) {
-    if (entry.source.data_ptr() == tensor.data_ptr() && entry.from == from && entry.to == to) return entry.packed;
+  const auto [first, last] = packed_.equal_range(tensor.data_ptr());
+  for (auto it = first; it != last; ++it) {
+    if (it->second.from == from && it->second.to == to) return it->second.packed;
   }
   dnnl::memory source(from, dnnl_cpu(), tensor.data_ptr());
   dnnl::memory packed = source;
@@ -19,8 +20,31 @@ dnnl::memory PackedWeights::pack(const at::Tensor& tensor, const Desc& from, con
     dnnl::reorder(source, packed).execute(stream, source, packed);
     stream.wait();
   }
-  entries_.push_back({tensor, from, to, packed});
+  packed_.emplace(tensor.data_ptr(), Packed{tensor, from, to, packed});
   return packed;
+}
+
+std::pair<at::Tensor, at::Tensor> PackedWeights::fold(const at::Tensor& weights, const at::Tensor& bias,
+                                                      const at::Tensor& scale, const at::Tensor& shift) {
+  const auto same_bias = [&](const at::Tensor& other) {
+    return bias.defined() == other.defined() && (!bias.defined() || bias.data_ptr() == other.data_ptr());
+  };
+  const auto [first, last] = folded_.equal_range(weights.data_ptr());
+  for (auto it = first; it != last; ++it) {
+    const Folded& known = it->second;
+    if (same_bias(known.bias) && at::equal(known.scale, scale) && at::equal(known.shift, shift)) return known.folded;
+  }
+  std::vector<int64_t> along_outputs(static_cast<size_t>(weights.dim()), 1);
+  along_outputs[0] = -1;
+  std::pair<at::Tensor, at::Tensor> folded{(weights * scale.reshape(along_outputs)).contiguous(),
+                                           bias.defined() ? (bias * scale + shift).contiguous() : shift};
+  folded_.emplace(weights.data_ptr(), Folded{weights, bias, scale, shift, folded});
+  return folded;
+}
+
+void PackedWeights::drop_unused() {
+  std::erase_if(folded_, [](const auto& entry) { return entry.second.source.use_count() == 1; });
+  std::erase_if(packed_, [](const auto& entry) { return entry.second.source.use_count() == 1; });
 }
 
 Lowering::Lowering(const Program& program, PlanGraph graph, PackedWeights& packed, HookCalls hooks)
@@ -30,12 +54,41 @@ Lowering::Lowering(const Program& program, PlanGraph graph, PackedWeights& packe
       hooks_(std::move(hooks)),
       states_(graph_.values.size()) {}
 
-Lowered Lowering::run() {
-  for (const PlanOp& op : graph_.ops) {
-    for (const int32_t id : op.reads()) ++state(id).reads_left;
+Lowered Lowering::run(const PlanPart& part) {
+  const size_t last = std::min(part.last, graph_.ops.size());
+  for (size_t i = part.first; i < graph_.ops.size(); ++i) {
+    for (const int32_t id : graph_.ops[i].reads()) ++state(id).reads_left;
   }
   for (const int32_t id : graph_.outputs) ++state(id).reads_left;
+  if (part.first == 0) {
+    bring_inputs();
+  } else {
+    bring_live(part.live);
+  }
+  for (size_t i = part.first; i < last; ++i) {
+    bool pending = false;
+    for (size_t id = 0; id < states_.size() && !pending; ++id) {
+      pending = states_[id].forms.empty() && states_[id].pending && states_[id].reads_left > 0;
+    }
+    out_.cuttable.push_back(!pending);
+    const PlanOp& op = graph_.ops[i];
+    lower(op);
+    for (const int32_t id : op.reads()) --state(id).reads_left;
+  }
+  if (last < graph_.ops.size()) {
+    take_live();
+    return std::move(out_);
+  }
+  for (const int32_t id : graph_.outputs) {
+    const int32_t slot = request_plain(id);
+    touch(slot);
+    out_.slots[static_cast<size_t>(out_.slots[static_cast<size_t>(slot)].root)].last = INT64_MAX;
+    out_.outputs.push_back(slot);
+  }
+  return std::move(out_);
+}
 
+void Lowering::bring_inputs() {
   for (const int32_t id : program_.inputs()) {
     const bool read = !facts(id).is_static && facts(id).type != DType::Undefined;
     int32_t slot = -1;
@@ -46,17 +99,44 @@ Lowered Lowering::run() {
     }
     out_.inputs.push_back(slot);
   }
-  for (const PlanOp& op : graph_.ops) {
-    lower(op);
-    for (const int32_t id : op.reads()) --state(id).reads_left;
+}
+
+void Lowering::bring_live(const std::vector<LiveValue>& live) {
+  out_.part_live = live;
+  for (const LiveValue& one : live) {
+    int32_t slot = -1;
+    if (one.external) {
+      slot = new_slot(one.value, one.bytes, PlanSlot::Kind::External);
+      add_form(one.value, one.desc, slot);
+    } else {
+      slot = is_float(one.value) ? define(one.value, one.desc) : define_plain(one.value);
+      touch(slot);
+    }
+    out_.live_in.push_back(slot);
   }
-  for (const int32_t id : graph_.outputs) {
-    const int32_t slot = request_plain(id);
-    touch(slot);
-    out_.slots[static_cast<size_t>(out_.slots[static_cast<size_t>(slot)].root)].last = INT64_MAX;
-    out_.outputs.push_back(slot);
+}
+
+bool Lowering::is_alive(int32_t id) const {
+  const ValueState& value = states_[static_cast<size_t>(id)];
+  return !facts(id).is_static && value.reads_left > 0 && (!value.forms.empty() || value.pending);
+}
+
+void Lowering::take_live() {
+  constexpr size_t kAlignment = 64;
+  size_t offset = 0;
+  for (int32_t id = 0; id < static_cast<int32_t>(states_.size()); ++id) {
+    if (!is_alive(id)) continue;
+    const Form form = first_form(id);
+    touch(form.slot);
+    PlanSlot& root = out_.slots[static_cast<size_t>(out_.slots[static_cast<size_t>(form.slot)].root)];
+    root.last = INT64_MAX;
+    const size_t bytes =
+        is_float(id) ? form.desc.get_size()
+                     : static_cast<size_t>(element_count(facts(id).shape)) * c10::elementSize(carrier(facts(id).type));
+    out_.live_out.push_back({id, form.desc, root.kind == PlanSlot::Kind::External, offset, bytes});
+    out_.live_out_slots.push_back(form.slot);
+    offset += (bytes + kAlignment - 1) / kAlignment * kAlignment;
   }
-  return std::move(out_);
 }
 
 const std::map<std::string, Lowering::Rule, std::less<>>& Lowering::rules() {
@@ -171,9 +251,14 @@ int32_t Lowering::add_constant(const at::Tensor& tensor) {
   return graph_.add_constant(tensor);
 }
 
+dnnl::memory Lowering::packed(const at::Tensor& tensor, const Desc& from, const Desc& to) {
+  out_.owners.push_back(tensor);
+  return packed_.pack(tensor, from, to);
+}
+
 dnnl::memory Lowering::constant_memory(const at::Tensor& tensor, const Desc& desc) {
   const Shape shape(tensor.sizes().begin(), tensor.sizes().end());
-  return packed_.pack(tensor, plain_desc(shape), desc);
+  return packed(tensor, plain_desc(shape), desc);
 }
 
 int32_t Lowering::request(int32_t value, const Desc& desc) {

@@ -6,6 +6,8 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "engine/plan/actions.h"
@@ -19,27 +21,59 @@ namespace kaon {
 /// Weights in the layouts that oneDNN asked for, shared by all plans of a program.
 class PackedWeights {
  public:
-  /// Keeps `tensor` alive, so that its address stands for it.
+  /// Keeps `tensor` alive, so that its address stands for it. The result may be that very memory.
   dnnl::memory pack(const at::Tensor& tensor, const Desc& from, const Desc& to);
+  /// Weights and bias (which may be undefined) of a convolution with a batch norm in them: w·scale, b·scale + shift.
+  std::pair<at::Tensor, at::Tensor> fold(const at::Tensor& weights, const at::Tensor& bias, const at::Tensor& scale,
+                                         const at::Tensor& shift);
+  /// Forgets what was made of tensors that nobody else holds any more.
+  void drop_unused();
 
  private:
-  struct Entry {
+  struct Packed {
     at::Tensor source;
     Desc from, to;
     dnnl::memory packed;
   };
-  std::vector<Entry> entries_;
+  struct Folded {
+    at::Tensor source, bias, scale, shift;
+    std::pair<at::Tensor, at::Tensor> folded;
+  };
+  std::unordered_multimap<const void*, Packed> packed_;
+  std::unordered_multimap<const void*, Folded> folded_;
+};
+
+/// A value that is alive between two parts of a plan.
+struct LiveValue {
+  int32_t value = -1;
+  Desc desc;              ///< of a float32 value; others are row-major
+  bool external = false;  ///< the caller's input or an ATen kernel's result, which nothing is written over
+  size_t offset = 0;      ///< of its bytes among those of all live values
+  size_t bytes = 0;
+};
+
+/// The ops [first, last) of a fused graph.
+struct PlanPart {
+  size_t first = 0;
+  size_t last = SIZE_MAX;
+  std::vector<LiveValue> live;  ///< at `first`, unless that is 0: there the program's inputs are
 };
 
 dnnl::eltwise_forward::primitive_desc eltwise_desc(const PostOp& step, const Desc& desc);
 
 /// What lowering hands to the plan.
 struct Lowered {
+  std::vector<LiveValue> part_live;  ///< PlanPart::live …
+  std::vector<int32_t> live_in;      ///< … and its slots
+  std::vector<LiveValue> live_out;   ///< at PlanPart::last
+  std::vector<int32_t> live_out_slots;
+  std::vector<bool> cuttable;  ///< by op: whether a part may start there and still do what the whole would
   std::vector<PlanSlot> slots;
   std::vector<std::unique_ptr<Action>> actions;
   std::vector<int32_t> inputs;   ///< by the program's inputs; -1 where nobody reads it
   std::vector<int32_t> outputs;  ///< by the program's outputs
   std::vector<dnnl::memory> constants;
+  std::vector<at::Tensor> owners;  ///< of memory that actions refer to
 };
 
 /// Turns fused ops into actions on slots: chooses layouts, inserts reorders, works in place where a value dies, and
@@ -52,7 +86,7 @@ class Lowering {
     std::function<void(int32_t, int32_t, std::span<const float>)> observe;
   };
   Lowering(const Program& program, PlanGraph graph, PackedWeights& packed, HookCalls hooks);
-  Lowered run();
+  Lowered run(const PlanPart& part = {});
 
  private:
   struct Form {
@@ -79,6 +113,11 @@ class Lowering {
   bool is_static_float(int32_t id) const { return is_float(id) && facts(id).is_static; }
 
   void lower(const PlanOp& op);
+  void bring_inputs();
+  void bring_live(const std::vector<LiveValue>& live);
+  void take_live();
+  /// Whether this value is there and will still be read.
+  bool is_alive(int32_t id) const;
   static const std::map<std::string, Rule, std::less<>>& rules();
 
   // Slots and layouts (lowering.cpp)
@@ -100,6 +139,8 @@ class Lowering {
   void touch(int32_t slot);
   void reorder(int32_t from, const Desc& from_desc, int32_t to, const Desc& to_desc);
   int32_t add_constant(const at::Tensor& tensor);
+  /// `tensor` in another layout; the plan keeps it alive, as it may be used as it lies.
+  dnnl::memory packed(const at::Tensor& tensor, const Desc& from, const Desc& to);
   dnnl::memory constant_memory(const at::Tensor& tensor, const Desc& desc);
 
   // Rules (lower_*.cpp): false when the op is not for them.

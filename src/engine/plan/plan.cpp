@@ -1,13 +1,11 @@
 #include "engine/plan/plan.h"
 
 #include <algorithm>
+#include <cstring>
 #include <new>
 #include <numeric>
 
-#include "base/parallel.h"
-#include "base/stopwatch.h"
 #include "engine/plan/batch.h"
-#include "engine/threads.h"
 
 namespace kaon {
 
@@ -18,6 +16,10 @@ constexpr size_t kAlignment = 64;
 constexpr int64_t kProbe = 2;
 /// A slice of a batch should keep the values that one op reads and writes in the second-level cache.
 constexpr int64_t kSliceBytes = 1 << 20;
+/// Shapes whose plans are kept; a slice and a batch's rest count for themselves.
+constexpr size_t kShapesKept = 16;
+/// Variants of a shape whose plans are kept.
+constexpr size_t kVariantsKept = 4;
 
 size_t aligned(size_t bytes) { return (bytes + kAlignment - 1) / kAlignment * kAlignment; }
 
@@ -98,13 +100,41 @@ void Plan::place_slots() {
 }
 
 std::vector<Value> Plan::run(const std::vector<Value>& inputs) {
+  start(inputs);
+  execute();
+  return outputs();
+}
+
+void Plan::start(const std::vector<Value>& inputs) {
   for (size_t i = 0; i < inputs.size(); ++i) {
     if (lowered_.inputs[i] >= 0) runtime_.set(lowered_.inputs[i], {inputs[i].tensor.contiguous(), inputs[i].type});
   }
+}
+
+void Plan::resume(const std::byte* live) {
+  for (size_t i = 0; i < lowered_.live_in.size(); ++i) {
+    const int32_t slot = lowered_.live_in[i];
+    const LiveValue& one = lowered_.part_live[i];
+    const auto at = static_cast<size_t>(slot);
+    if (one.external) {
+      // Nobody writes over External memory.
+      auto* bytes = const_cast<std::byte*>(live + one.offset);
+      const DType type = runtime_.types[at];
+      runtime_.set(slot, {at::from_blob(bytes, runtime_.shapes[at], carrier(type)), type});
+    } else {
+      std::memcpy(runtime_.pointers[at], live + one.offset, one.bytes);
+    }
+  }
+}
+
+void Plan::execute() {
   for (size_t i = 0; i < lowered_.actions.size(); ++i) {
     lowered_.actions[i]->run(runtime_);
     for (const int32_t slot : release_[i]) runtime_.values[static_cast<size_t>(slot)] = {};
   }
+}
+
+std::vector<Value> Plan::outputs() const {
   std::vector<Value> outputs;
   for (const int32_t slot : lowered_.outputs) {
     const Value& value = runtime_.values[static_cast<size_t>(slot)];
@@ -112,6 +142,14 @@ std::vector<Value> Plan::run(const std::vector<Value>& inputs) {
     outputs.push_back({own ? value.tensor : value.tensor.clone(), value.type});
   }
   return outputs;
+}
+
+void Plan::save(std::byte* live) const {
+  for (size_t i = 0; i < lowered_.live_out.size(); ++i) {
+    const auto slot = static_cast<size_t>(lowered_.live_out_slots[i]);
+    const LiveValue& one = lowered_.live_out[i];
+    std::memcpy(live + one.offset, runtime_.pointers[slot], one.bytes);
+  }
 }
 
 namespace {
@@ -206,30 +244,39 @@ std::vector<Value> Plans::inputs_of(const std::vector<Value>& table) const {
   return inputs;
 }
 
-std::optional<PlanGraph> Plans::traced(std::vector<Value> table, const Hooks& hooks) const {
+std::shared_ptr<const Traced> Plans::traced(std::vector<Value> table, const Hooks& hooks) {
   const HookTable where(*program_, hooks);
   Trace trace;
   try {
-    trace = trace_program(*program_, table, where, /*shapes_only=*/true);
+    trace = trace_program(*program_, table, where, derived_, /*shapes_only=*/true);
   } catch (const Error&) {  // the zeros may be to blame, as when one divides by them
-    trace = trace_program(*program_, std::move(table), where, /*shapes_only=*/false);
+    trace = trace_program(*program_, std::move(table), where, derived_, /*shapes_only=*/false);
   }
-  if (!trace.unplannable.empty()) return std::nullopt;
-  PlanGraph graph;
-  graph.values = std::move(trace.values);
-  graph.is_output.resize(graph.values.size());
-  add_ops(graph, *program_, trace.step_is_static, hooks);
-  return graph;
+  if (!trace.unplannable.empty()) return nullptr;
+  auto made = std::make_shared<Traced>();
+  made->graph.values = std::move(trace.values);
+  made->graph.is_output.resize(made->graph.values.size());
+  add_ops(made->graph, *program_, trace.step_is_static, hooks);
+  join_quantize_pairs(made->graph);
+  made->step_is_static = std::move(trace.step_is_static);
+  return made;
 }
 
-std::optional<int64_t> Plans::probe(const std::vector<Value>& table, const Hooks& hooks) const {
+std::optional<int64_t> Plans::probe(const std::vector<Value>& table, const Hooks& hooks) {
   try {
-    const std::optional<PlanGraph> graph = traced(samples_of(table, 0, kProbe), hooks);
-    if (!graph || !keeps_samples_apart(*program_, *graph, kProbe)) return std::nullopt;
-    return std::max<int64_t>(kSliceBytes / largest_op(*graph, kProbe), 1);
+    const std::shared_ptr<const Traced> two = traced(samples_of(table, 0, kProbe), hooks);
+    if (two == nullptr || !keeps_samples_apart(*program_, two->graph, kProbe)) return std::nullopt;
+    return std::max<int64_t>(kSliceBytes / largest_op(two->graph, kProbe), 1);
   } catch (const Error&) {
     return std::nullopt;  // the model may be made for this very batch
   }
+}
+
+int64_t Plans::batch_of(const std::vector<Value>& table) const {
+  const std::vector<int32_t>& inputs = program_->inputs();
+  if (inputs.empty()) return 1;
+  const at::Tensor& first = table[static_cast<size_t>(inputs[0])].tensor;
+  return !first.defined() || first.dim() == 0 ? 1 : first.size(0);
 }
 
 int64_t Plans::slice_for(const std::vector<Value>& table, const Hooks& hooks, int64_t batch) {
@@ -247,20 +294,17 @@ int64_t Plans::slice_for(const std::vector<Value>& table, const Hooks& hooks, in
 
 Plans::Entry Plans::make_entry(std::vector<Value> table, const Hooks& hooks) {
   Entry made;
-  const std::vector<Value> inputs = inputs_of(table);
-  const int64_t batch = inputs.empty() || inputs[0].tensor.dim() == 0 ? 1 : inputs[0].tensor.size(0);
+  const int64_t batch = batch_of(table);
   const int64_t slice = slice_for(table, hooks, batch);
   if (slice < batch) {
-    made.planned = true;
     made.slice = slice;
-    return made;
+  } else {
+    made.traced = traced(std::move(table), hooks);
   }
-  std::optional<PlanGraph> found = traced(std::move(table), hooks);
-  if (!found) return made;
-  made.planned = true;
-  PlanGraph& graph = *found;
-  join_quantize_pairs(graph);
-  fuse(graph);
+  return made;
+}
+
+Lowering::HookCalls Plans::hook_calls() {
   Lowering::HookCalls calls;
   calls.show = [this](int32_t index, int32_t id, Value& value) {
     const Hook& hook = hooks_->all()[static_cast<size_t>(index)].hook;
@@ -270,8 +314,39 @@ Plans::Entry Plans::make_entry(std::vector<Value> table, const Hooks& hooks) {
   calls.observe = [this](int32_t index, int32_t id, std::span<const float> elements) {
     hooks_->all()[static_cast<size_t>(index)].watcher(program_->value_names()[static_cast<size_t>(id)], elements);
   };
-  made.plan = std::make_unique<Plan>(Lowering(*program_, std::move(graph), packed_, calls).run());
-  return made;
+  return calls;
+}
+
+std::unique_ptr<Plan> Plans::make_part(const PlanGraph& fused, const PlanPart& part) {
+  packed_.drop_unused();
+  return std::make_unique<Plan>(Lowering(*program_, fused, packed_, hook_calls()).run(part));
+}
+
+Plan& Plans::plan_of(Entry& entry, const VariantIds& variant) {
+  const auto known = std::ranges::find_if(entry.plans, [&](const auto& plan) { return plan.first.same_as(variant); });
+  if (known != entry.plans.end()) {
+    entry.plans.splice(entry.plans.begin(), entry.plans, known);
+    return *entry.plans.front().second;
+  }
+  PlanGraph graph = varied(*entry.traced, *program_, variant);
+  fuse(graph);
+  entry.plans.emplace_front(variant, make_part(graph, {}));
+  if (entry.plans.size() > kVariantsKept) entry.plans.pop_back();
+  return *entry.plans.front().second;
+}
+
+std::vector<Plans::Slice> Plans::slices(const std::vector<Value>& table) {
+  const Hooks none;
+  const int64_t batch = batch_of(table);
+  const int64_t step = slice_for(table, none, batch);
+  std::vector<Slice> slices;
+  for (int64_t first = 0; first < batch; first += step) {
+    const std::vector<Value> part = step < batch ? samples_of(table, first, std::min(step, batch - first)) : table;
+    const std::shared_ptr<const Traced> found = entry(part, none).traced;
+    if (found == nullptr) return {};
+    slices.push_back({inputs_of(part), found, first});
+  }
+  return slices;
 }
 
 Plans::Key Plans::key_of(const std::vector<Value>& table, const Hooks& hooks, bool samples) const {
@@ -295,9 +370,19 @@ Plans::Key Plans::key_of(const std::vector<Value>& table, const Hooks& hooks, bo
 
 Plans::Entry& Plans::entry(const std::vector<Value>& table, const Hooks& hooks) {
   const Key key = key_of(table, hooks);
-  const auto it = entries_.find(key);
-  if (it != entries_.end()) return it->second;
-  return entries_.emplace(key, make_entry(table, hooks)).first->second;
+  const auto known = entries_.find(key);
+  if (known != entries_.end()) {
+    recent_.splice(recent_.begin(), recent_, known->second);
+    return known->second->second;
+  }
+  Entry made = make_entry(table, hooks);
+  recent_.emplace_front(key, std::move(made));
+  entries_[key] = recent_.begin();
+  if (recent_.size() > kShapesKept) {
+    entries_.erase(recent_.back().first);
+    recent_.pop_back();
+  }
+  return recent_.front().second;
 }
 
 std::vector<Value> Plans::samples_of(const std::vector<Value>& table, int64_t first, int64_t count) const {
@@ -310,14 +395,14 @@ std::vector<Value> Plans::samples_of(const std::vector<Value>& table, int64_t fi
   return part;
 }
 
-std::vector<Value> Plans::run_slices(const std::vector<Value>& table, const Hooks& hooks, int64_t slice) {
-  const std::vector<Value> inputs = inputs_of(table);
-  const int64_t batch = inputs[0].tensor.size(0);
+std::vector<Value> Plans::run_slices(const std::vector<Value>& table, const Hooks& hooks, const VariantIds& variant,
+                                     int64_t slice) {
+  const int64_t batch = batch_of(table);
   std::vector<Value> outputs;
   for (int64_t begin = 0; begin < batch; begin += slice) {
     const int64_t count = std::min(slice, batch - begin);
     const std::vector<Value> part = samples_of(table, begin, count);
-    const std::vector<Value> results = entry(part, hooks).plan->run(inputs_of(part));
+    const std::vector<Value> results = plan_of(entry(part, hooks), variant).run(inputs_of(part));
     for (size_t i = 0; i < results.size(); ++i) {
       if (outputs.size() <= i) {
         Shape shape(results[i].tensor.sizes().begin(), results[i].tensor.sizes().end());
@@ -330,24 +415,22 @@ std::vector<Value> Plans::run_slices(const std::vector<Value>& table, const Hook
   return outputs;
 }
 
-std::vector<Tensor> Plans::run(std::vector<Value> table, const Hooks& hooks) {
+std::vector<Tensor> Plans::run(std::vector<Value> table, const Hooks& hooks, const VariantIds& variant) {
   Entry& found = entry(table, hooks);
-  if (thread_count() == 1) return run_entry(found, std::move(table), hooks);
-  const bool all_threads = found.threads.all_threads();
-  std::optional<CallingThreadOnly> alone;
-  if (!all_threads) alone.emplace();
-  const int64_t preempted = preemptions();
-  const Stopwatch watch;
-  std::vector<Tensor> results = run_entry(found, std::move(table), hooks);
-  found.threads.ran(all_threads, watch.seconds(), preemptions() - preempted);
+  std::vector<Tensor> results;
+  run_on_chosen_threads(found.threads, [&] { results = run_entry(found, std::move(table), hooks, variant); });
   return results;
 }
 
-std::vector<Tensor> Plans::run_entry(Entry& found, std::vector<Value> table, const Hooks& hooks) {
-  if (!found.planned) return interpret(*program_, std::move(table), hooks);
+std::vector<Tensor> Plans::run_entry(Entry& found, std::vector<Value> table, const Hooks& hooks,
+                                     const VariantIds& variant) {
+  if (found.slice == 0 && found.traced == nullptr) {
+    for (const auto& [id, value] : variant.constants) table[static_cast<size_t>(id)] = value;
+    return interpret(*program_, std::move(table), hooks, variant.off);
+  }
   hooks_ = &hooks;
   const std::vector<Value> outputs =
-      found.slice > 0 ? run_slices(table, hooks, found.slice) : found.plan->run(inputs_of(table));
+      found.slice > 0 ? run_slices(table, hooks, variant, found.slice) : plan_of(found, variant).run(inputs_of(table));
   std::vector<Tensor> tensors;
   for (const Value& value : outputs) tensors.push_back(to_tensor(value));
   return tensors;

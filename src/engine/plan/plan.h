@@ -1,4 +1,6 @@
 #pragma once
+#include <list>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -7,17 +9,28 @@
 #include "engine/engine.h"
 #include "engine/interpreter.h"
 #include "engine/plan/lowering.h"
+#include "engine/plan/variant.h"
 #include "engine/thread_choice.h"
 
 namespace kaon {
 
-/// A program made ready for one set of input shapes: fused, laid out, memory planned.
+/// A program, or a part of it, made ready for one set of input shapes: fused, laid out, memory planned.
 class Plan {
  public:
   explicit Plan(Lowered lowered);
 
   /// `inputs` by the program's inputs. The results are new tensors.
   std::vector<Value> run(const std::vector<Value>& inputs);
+
+  // A part goes from `start` or `resume` through `execute` to `outputs` or `save`.
+  void start(const std::vector<Value>& inputs);
+  /// `live` holds the values alive before the part, as the part before it saved them, until the part is executed.
+  void resume(const std::byte* live);
+  void execute();
+  std::vector<Value> outputs() const;
+  void save(std::byte* live) const;
+  const std::vector<LiveValue>& live_out() const { return lowered_.live_out; }
+  const std::vector<bool>& cuttable() const { return lowered_.cuttable; }
 
  private:
   void place_slots();
@@ -29,41 +42,59 @@ class Plan {
   std::vector<std::vector<int32_t>> release_;  ///< by action: External slots that nobody reads afterwards
 };
 
-/// The plans of one program, by input shapes and hooked edges.
+/// The plans of one program, by input shapes and hooked edges: those that were used last.
 class Plans {
  public:
   explicit Plans(std::shared_ptr<const Program> program) : program_(std::move(program)) {}
 
   /// Runs a planned program; the interpreter where shapes depend on the data. `table` holds constants and inputs.
-  std::vector<Tensor> run(std::vector<Value> table, const Hooks& hooks);
+  std::vector<Tensor> run(std::vector<Value> table, const Hooks& hooks, const VariantIds& variant);
+
+  /// The table in pieces that are run one after the other; nothing where shapes depend on the data.
+  struct Slice {
+    std::vector<Value> inputs;
+    std::shared_ptr<const Traced> traced;
+    int64_t first = 0;  ///< sample
+  };
+  std::vector<Slice> slices(const std::vector<Value>& table);
+  /// The plan of a part of a fused graph.
+  std::unique_ptr<Plan> make_part(const PlanGraph& fused, const PlanPart& part);
 
  private:
   struct Entry {
-    bool planned = false;        ///< false: shapes depend on the data
-    std::unique_ptr<Plan> plan;  ///< null where a slice's plan serves
-    int64_t slice = 0;           ///< samples in a slice; 0 = the batch is run whole
+    std::shared_ptr<const Traced> traced;  ///< null: shapes depend on the data, or a slice's plan serves
+    int64_t slice = 0;                     ///< samples in a slice; 0 = the batch is run whole
+    /// Of the variants that were run last, the newest first.
+    std::list<std::pair<VariantIds, std::unique_ptr<Plan>>> plans;
     ThreadChoice threads;
   };
   using Key = std::vector<int64_t>;
+  using Recent = std::list<std::pair<Key, Entry>>;
   /// Every input's type, rank and extents, without the first where `samples` is set; then every hook's kind and place.
   Key key_of(const std::vector<Value>& table, const Hooks& hooks, bool samples = false) const;
   Entry& entry(const std::vector<Value>& table, const Hooks& hooks);
   Entry make_entry(std::vector<Value> table, const Hooks& hooks);
-  /// What the plan is made of; nothing where shapes depend on the data.
-  std::optional<PlanGraph> traced(std::vector<Value> table, const Hooks& hooks) const;
+  Plan& plan_of(Entry& entry, const VariantIds& variant);
+  Lowering::HookCalls hook_calls();
+  /// What plans are made of; null where shapes depend on the data.
+  std::shared_ptr<const Traced> traced(std::vector<Value> table, const Hooks& hooks);
   /// Samples to run at a time; `batch` where they cannot be run apart.
   int64_t slice_for(const std::vector<Value>& table, const Hooks& hooks, int64_t batch);
   /// Samples that fit into the caches together; nothing where they cannot be run apart.
-  std::optional<int64_t> probe(const std::vector<Value>& table, const Hooks& hooks) const;
+  std::optional<int64_t> probe(const std::vector<Value>& table, const Hooks& hooks);
   /// The table with `count` samples of the batch.
   std::vector<Value> samples_of(const std::vector<Value>& table, int64_t first, int64_t count) const;
-  std::vector<Value> run_slices(const std::vector<Value>& table, const Hooks& hooks, int64_t slice);
+  std::vector<Value> run_slices(const std::vector<Value>& table, const Hooks& hooks, const VariantIds& variant,
+                                int64_t slice);
   std::vector<Value> inputs_of(const std::vector<Value>& table) const;
-  std::vector<Tensor> run_entry(Entry& found, std::vector<Value> table, const Hooks& hooks);
+  std::vector<Tensor> run_entry(Entry& found, std::vector<Value> table, const Hooks& hooks, const VariantIds& variant);
+  int64_t batch_of(const std::vector<Value>& table) const;
 
   std::shared_ptr<const Program> program_;
   PackedWeights packed_;
-  std::map<Key, Entry> entries_;
+  std::vector<Value> derived_;  ///< by value: what follows from constants alone, once computed
+  Recent recent_;               ///< the newest first
+  std::map<Key, Recent::iterator> entries_;
   std::map<Key, std::optional<int64_t>> probes_;  ///< by the keys of samples
   const Hooks* hooks_ = nullptr;                  ///< of the run in progress
 };

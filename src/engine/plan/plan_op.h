@@ -41,7 +41,7 @@ struct PlanOp {
   /// The values it reads, operands of post-ops included, each once.
   std::set<int32_t> reads() const;
   bool is(std::string_view op) const { return node != nullptr && node->domain.empty() && node->op == op; }
-  bool is_fake_quantize() const { return node != nullptr && node->domain == kKaon && node->op == "FakeQuantize"; }
+  bool is_fake_quantize() const { return node != nullptr && kaon::is_fake_quantize(*node); }
   bool is_watcher() const { return hook >= 0 && outputs.empty(); }
 };
 

@@ -16,8 +16,10 @@ bool shape_is_open(const OpFacts& facts, const Step& step, Fixed is_fixed) {
 
 }  // namespace
 
-Trace trace_program(const Program& program, std::vector<Value> table, const HookTable& hooks, bool shapes_only) {
+Trace trace_program(const Program& program, std::vector<Value> table, const HookTable& hooks,
+                    std::vector<Value>& derived, bool shapes_only) {
   Trace trace;
+  derived.resize(table.size());
   trace.values.resize(table.size());
   trace.step_is_static.resize(program.steps().size());
   const auto note = [&](int32_t id, bool is_static) {
@@ -37,6 +39,10 @@ Trace trace_program(const Program& program, std::vector<Value> table, const Hook
     const bool default_kept = program.is_default(value, table[id]);
     note(value, !given[id] || default_kept);
   }
+  std::vector<bool> from_constants(table.size());  // whatever the inputs
+  for (const auto& [id, value] : program.constants()) {
+    from_constants[static_cast<size_t>(id)] = !given[static_cast<size_t>(id)];
+  }
 
   for (size_t i = 0; i < program.steps().size(); ++i) {
     const Step& step = program.steps()[i];
@@ -55,10 +61,21 @@ Trace trace_program(const Program& program, std::vector<Value> table, const Hook
       trace.unplannable = node.label();
       return trace;
     }
-    program.run_step(i, table, nullptr, shapes_only && !step_static);
+    const bool derives = step_static && std::ranges::all_of(step.inputs, [&](int32_t id) {
+                           return id < 0 || from_constants[static_cast<size_t>(id)];
+                         });
+    const bool known = derives && std::ranges::all_of(step.outputs, [&](int32_t id) {
+                         return id < 0 || derived[static_cast<size_t>(id)].defined();
+                       });
+    if (!known) program.run_step(i, table, nullptr, shapes_only && !step_static);
     trace.step_is_static[i] = step_static;
     for (const int32_t id : step.outputs) {
-      if (id >= 0) note(id, step_static);
+      if (id < 0) continue;
+      const auto at = static_cast<size_t>(id);
+      if (known) table[at] = derived[at];
+      note(id, step_static);
+      if (derives) derived[at] = trace.values[at].constant;
+      from_constants[at] = derives;
     }
     for (const int32_t id : step.dead) table[static_cast<size_t>(id)] = {};
   }
