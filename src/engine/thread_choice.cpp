@@ -51,7 +51,7 @@ int64_t preemptions() {
   return usage.ru_nivcsw;
 }
 
-void run_on_chosen_threads(ThreadChoice& choice, const std::function<void()>& work) {
+void run_on_chosen_threads(ThreadChoice& choice, const std::function<void()>& work, double amount) {
   if (thread_count() == 1) return work();
   const bool all_threads = choice.all_threads();
   std::optional<CallingThreadOnly> alone;
@@ -59,7 +59,7 @@ void run_on_chosen_threads(ThreadChoice& choice, const std::function<void()>& wo
   const int64_t preempted = preemptions();
   const Stopwatch watch;
   work();
-  choice.ran(all_threads, watch.seconds(), preemptions() - preempted);
+  choice.ran(all_threads, watch.seconds() / amount, preemptions() - preempted);
 }
 
 }  // namespace kaon

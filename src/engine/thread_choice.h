@@ -31,8 +31,9 @@ class ThreadChoice {
   int64_t until_probe_ = 0;  ///< runs before the other way is tried again
 };
 
-/// Does the work on the threads that the choice says and tells it how long that took.
-void run_on_chosen_threads(ThreadChoice& choice, const std::function<void()>& work);
+/// Does the work on the threads that the choice says and tells it how long that took. `amount` says how much work it is
+/// where one choice serves runs of different length.
+void run_on_chosen_threads(ThreadChoice& choice, const std::function<void()>& work, double amount = 1);
 
 /// Of all threads of this process so far.
 int64_t preemptions();
