@@ -81,9 +81,9 @@ struct QuantizerDebug {
   Histogram output_histogram{kBins};
   Histogram reference_histogram{kBins};
   /// r seen as [outer, rows, channels]: means of |r| over the rows (one number a channel), over the channels (one a
-  /// row). Channels lie on axis 1 of what convolutions read or make and of other values from rank 4 on, on the last axis of
-  /// what a MatMul reads or makes and of all else. Rank 2 and 4 and convolutions have outer = 1 and rows = N·H·W, and
-  /// their means over the rows go over the whole data.
+  /// row). Channels lie on axis 1 of what convolutions read or make and of other values from rank 4 on, on the last
+  /// axis of what a MatMul reads or makes and of all else. Rank 2 and 4 and convolutions have outer = 1 and rows =
+  /// N·H·W, and their means over the rows go over the whole data.
   Histogram reference_absmean_rows{kBins};
   Histogram reference_absmean_channels{kBins};
 

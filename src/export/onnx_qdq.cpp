@@ -1,43 +1,18 @@
 #include <algorithm>
 #include <cmath>
-#include <limits>
 #include <optional>
 
 #include "base/error.h"
 #include "export/onnx_export.h"
+#include "graph/clip.h"
 
 namespace kaon::onnx_export {
 
 namespace {
 
-struct Bounds {
-  float low = -std::numeric_limits<float>::infinity();
-  float high = std::numeric_limits<float>::infinity();
-};
-
-/// What a Relu or a Clip with constant bounds keeps; nothing for other nodes.
-std::optional<Bounds> clip_bounds(const Graph& graph, const Node& node) {
-  if (!node.domain.empty()) return std::nullopt;
-  Bounds bounds;
-  if (node.op == "Relu") {
-    bounds.low = 0;
-    return bounds;
-  }
-  if (node.op != "Clip") return std::nullopt;
-  bounds.low = node.get_float("min", bounds.low);
-  bounds.high = node.get_float("max", bounds.high);
-  for (const size_t input : {1, 2}) {
-    if (input >= node.inputs.size() || node.inputs[input].empty()) continue;
-    const Initializer* bound = graph.find_initializer(node.inputs[input]);
-    if (bound == nullptr || bound->tensor.size() != 1) return std::nullopt;
-    (input == 1 ? bounds.low : bounds.high) = bound->tensor.to_float()[0];
-  }
-  return bounds;
-}
-
 /// Whether the codes are the same with and without clipping before. They grow with the value, so it is enough that both
 /// bounds lie at or beyond the codes at the ends.
-bool covers(const Quantizer& quantizer, const Bounds& bounds) {
+bool covers(const Quantizer& quantizer, const ClipBounds& bounds) {
   const Format& own = format(quantizer.spec.format);
   if (own.kind != FormatKind::Integer || quantizer.params.scale.size() != 1) return false;
   const float scale = quantizer.params.scale[0];
@@ -56,7 +31,11 @@ std::string before_clips(Exporter& exporter, const Quantizer& quantizer, const s
     const int64_t producer = uses.producer(from);
     if (producer < 0) return from;
     const Node& node = graph.nodes[static_cast<size_t>(producer)];
-    const std::optional<Bounds> bounds = clip_bounds(graph, node);
+    const std::optional<ClipBounds> bounds = clip_bounds(node, [&](size_t i) -> std::optional<float> {
+      const Initializer* bound = graph.find_initializer(node.inputs[i]);
+      if (bound == nullptr || bound->tensor.size() != 1) return std::nullopt;
+      return bound->tensor.to_float()[0];
+    });
     if (!bounds || !covers(quantizer, *bounds)) return from;
     from = node.inputs[0];
   }

@@ -4,6 +4,7 @@
 #include <optional>
 
 #include "engine/plan/plan_op.h"
+#include "graph/clip.h"
 
 namespace kaon {
 
@@ -37,22 +38,8 @@ std::optional<float> PlanGraph::scalar(int32_t id) const {
 }
 
 std::optional<std::pair<float, float>> clip_bounds(const PlanGraph& graph, const PlanOp& op) {
-  float low = std::numeric_limits<float>::lowest();
-  float high = std::numeric_limits<float>::max();
-  if (op.node->find("min") != nullptr || op.node->find("max") != nullptr) {
-    return std::pair(op.node->get_float("min", low), op.node->get_float("max", high));
-  }
-  if (op.inputs.size() > 1 && op.inputs[1] >= 0) {
-    const std::optional<float> bound = graph.scalar(op.inputs[1]);
-    if (!bound) return std::nullopt;
-    low = *bound;
-  }
-  if (op.inputs.size() > 2 && op.inputs[2] >= 0) {
-    const std::optional<float> bound = graph.scalar(op.inputs[2]);
-    if (!bound) return std::nullopt;
-    high = *bound;
-  }
-  return std::pair(low, high);
+  const auto bounds = kaon::clip_bounds(*op.node, [&](size_t i) { return graph.scalar(op.inputs[i]); });
+  return bounds ? std::optional(std::pair(bounds->low, bounds->high)) : std::nullopt;
 }
 
 std::shared_ptr<const FlatQuantizer> flat_quantizer(const PlanGraph& graph, const PlanOp& op) {
