@@ -14,7 +14,7 @@ function(kaon_layer name)
   add_library(kaon::${name} ALIAS kaon_${name})
   set_target_properties(kaon_${name} PROPERTIES EXPORT_NAME ${name} POSITION_INDEPENDENT_CODE ON)
   target_include_directories(kaon_${name} PUBLIC
-    $<BUILD_INTERFACE:${KAON_SOURCE_DIR}> $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}/kaon>)
+    $<BUILD_INTERFACE:${KAON_SOURCE_DIR}> $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>)
   target_compile_features(kaon_${name} PUBLIC cxx_std_20)
   # No contraction to FMA: results do not depend on the instruction set.
   target_compile_options(kaon_${name} PRIVATE ${KAON_WARNINGS} -ffp-contract=off)
@@ -108,6 +108,13 @@ function(kaon_threads_backend)
   set_target_properties(kaon_base PROPERTIES SOURCES "${sources}")
 endfunction()
 
+# The target `lint`: the object files of all layers, without a program; see scripts/lint.sh.
+function(kaon_lint)
+  get_property(layers GLOBAL PROPERTY KAON_LAYERS)
+  list(TRANSFORM layers REPLACE "(.+)" "$<TARGET_OBJECTS:kaon_\\1>" OUTPUT_VARIABLE objects)
+  add_custom_target(lint DEPENDS ${objects})
+endfunction()
+
 function(kaon_install)
   include(CMakePackageConfigHelpers)
   get_property(layers GLOBAL PROPERTY KAON_LAYERS)
@@ -116,10 +123,12 @@ function(kaon_install)
   if(TARGET kaon)
     install(TARGETS kaon RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
   endif()
-  foreach(layer IN LISTS layers)
-    install(DIRECTORY ${KAON_SOURCE_DIR}/${layer} DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/kaon
-            FILES_MATCHING PATTERN "*.h" PATTERN "*-inl.h" EXCLUDE PATTERN "*_test.h" EXCLUDE)
-  endforeach()
+  install(CODE "
+    set(LAYERS \"${layers}\")
+    set(SOURCE ${KAON_SOURCE_DIR})
+    set(STAGE ${PROJECT_BINARY_DIR}/installed_headers)
+    set(DESTINATION \"\${CMAKE_INSTALL_PREFIX}/${CMAKE_INSTALL_INCLUDEDIR}\")
+    include(${PROJECT_SOURCE_DIR}/cmake/install_headers.cmake)")
   set(config_dir ${CMAKE_INSTALL_LIBDIR}/cmake/kaon)
   install(EXPORT kaonTargets NAMESPACE kaon:: DESTINATION ${config_dir})
   configure_package_config_file(${PROJECT_SOURCE_DIR}/cmake/kaonConfig.cmake.in

@@ -2,23 +2,11 @@
 //
 //   quickstart [EPOCHS [IMAGES]]     default: 3 epochs of all 60,000 images
 #include <fmt/format.h>
+#include <kaon/kaon.h>
 
 #include <cstdlib>
 #include <filesystem>
 #include <iostream>
-
-#include "api/fashion_mnist.h"
-#include "base/error.h"
-#include "engine/engine.h"
-#include "eval/evaluate.h"
-#include "export/export.h"
-#include "io/onnx/onnx.h"
-#include "nn/builder.h"
-#include "nn/train.h"
-#include "quant/describe.h"
-#include "quant/quantize.h"
-#include "quant/schemes.h"
-#include "quant/simulate.h"
 
 namespace {
 

@@ -1,4 +1,4 @@
-#include <numerics/format.h>
+#include <kaon/numerics/format.h>
 
 #include <iostream>
 

@@ -1,0 +1,16 @@
+# Installs the headers of LAYERS from SOURCE to DESTINATION/kaon, where they include each other as <kaon/...>: nothing
+# but kaon/ lies on the include path of those who use them. STAGE is a folder to prepare them in.
+cmake_policy(VERSION 3.25)
+list(JOIN LAYERS "|" names)
+file(GLOB_RECURSE headers RELATIVE ${SOURCE} ${SOURCE}/*.h)
+list(FILTER headers EXCLUDE REGEX "(-inl|_test)\\.h$")
+file(REMOVE_RECURSE ${STAGE})
+foreach(header IN LISTS headers)
+  if(NOT header MATCHES "^(${names})/" AND NOT (header STREQUAL "kaon.h" AND "api" IN_LIST LAYERS))
+    continue()
+  endif()
+  file(READ ${SOURCE}/${header} text)
+  string(REGEX REPLACE "#include \"((${names})/[^\"]+)\"" "#include <kaon/\\1>" text "${text}")
+  file(WRITE ${STAGE}/kaon/${header} "${text}")
+endforeach()
+file(INSTALL DESTINATION ${DESTINATION} TYPE DIRECTORY FILES ${STAGE}/kaon)
