@@ -92,7 +92,12 @@ std::vector<int64_t> Tensor::to_int64() const {
     case DType::UInt8: return widen<int64_t, uint8_t>(bytes(), size_);
     default: break;
   }
-  fail(ErrorCode::InvalidInput, to_string(shape_), "a {} tensor where integers are needed", name_of(type_));
+  const Format* format = bits_of(type_) < 8 ? format_of(type_) : nullptr;
+  if (format == nullptr || format->kind != FormatKind::Integer) {
+    fail(ErrorCode::InvalidInput, to_string(shape_), "a {} tensor where integers are needed", name_of(type_));
+  }
+  const std::vector<float> narrow = to_float();  // a float holds each of them
+  return {narrow.begin(), narrow.end()};
 }
 
 std::vector<float> Tensor::to_float() const {

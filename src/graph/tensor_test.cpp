@@ -52,6 +52,8 @@ TEST(Tensor, WidensIntegers) {
   EXPECT_EQ(of_bytes(DType::UInt8, {1}, {0xFF}).to_int64(), (std::vector<int64_t>{255}));
   EXPECT_EQ(of_bytes(DType::Bool, {2}, {1, 0}).to_int64(), (std::vector<int64_t>{1, 0}));
   EXPECT_EQ(Tensor::scalar<int32_t>(-7).to_int64(), (std::vector<int64_t>{-7}));
+  EXPECT_EQ(of_bytes(DType::UInt4, {3}, {0x8F, 0x01}).to_int64(), (std::vector<int64_t>{15, 8, 1}));
+  EXPECT_EQ(of_bytes(DType::Int4, {2}, {0x8F}).to_int64(), (std::vector<int64_t>{-1, -8}));
 }
 
 TEST(Tensor, DecodesEveryKindOfNumber) {
