@@ -1,6 +1,7 @@
 #include "api/debug_tables.h"
 
 #include <algorithm>
+#include <cmath>
 #include <nlohmann/json.hpp>
 
 #include "api/debug.h"
@@ -78,6 +79,11 @@ Json row_json(const DebugReport& report, const DebugRow& row) {
           {"bias_shift", q.bias_shift()},
           {"local_error", or_null(q.local_error())},
           {"cumulative_error", or_null(q.cumulative_error())},
+          {"output_gain", q.output_gain ? Json(*q.output_gain) : Json(nullptr)},
+          {"output_alone", q.output_alone ? Json(*q.output_alone) : Json(nullptr)},
+          {"own_share", or_null(q.own_share())},
+          {"weight_share", or_null(q.weight_share())},
+          {"inherited_share", or_null(q.inherited_share())},
           {"reading", q.reading},
           {"channel_error", or_null(q.channel_error())},
           {"ref_input_error", q.ref_input.mean_relative_error()},
@@ -104,9 +110,17 @@ Json to_json(const DebugReport& report) {
   for (const DebugRow& row : report.rows) rows.push_back(row_json(report, row));
   Json skipped = Json::array();
   for (const Skipped& skip : report.skipped) skipped.push_back({{"layer", skip.layer}, {"reason", skip.reason}});
-  return {{"model", report.model},         {"scheme", report.scheme},         {"samples", report.samples},
-          {"quantizers", std::move(rows)}, {"nan", nan_json(report.nan)},     {"batches", report.batches},
-          {"layers", report.layers},       {"parameters", report.parameters}, {"skipped", std::move(skipped)}};
+  return {{"model", report.model},
+          {"scheme", report.scheme},
+          {"samples", report.samples},
+          {"ranked_samples", report.ranked},
+          {"output_sqnr_db", report.ranked > 0 ? Json(-10 * std::log10(report.output_error)) : Json(nullptr)},
+          {"quantizers", std::move(rows)},
+          {"nan", nan_json(report.nan)},
+          {"batches", report.batches},
+          {"layers", report.layers},
+          {"parameters", report.parameters},
+          {"skipped", std::move(skipped)}};
 }
 
 std::string to_csv(const DebugReport& report) {

@@ -8,6 +8,7 @@
 
 #include "base/error.h"
 #include "base/text.h"
+#include "debug/effects.h"
 #include "debug/non_finite.h"
 #include "debug/observe.h"
 #include "debug/reading.h"
@@ -39,6 +40,13 @@ class Debugger {
       QuantizerWatch* watch = wanted(quantizer) ? add(quantizer) : nullptr;
       if (quantizer.is_activation()) by_output_[simulated_value(quantized_, quantizer)] = watch;
     }
+    for (const Layer& layer : quantized.layers) {
+      const Quantizer* weight = quantized.find(layer.name, Slot::Weight);
+      const Quantizer* output = quantized.find(layer.name, Slot::Output);
+      if (weight == nullptr || !weight->enabled || output == nullptr || !output->enabled) continue;
+      const auto watch = by_output_.find(simulated_value(quantized_, *output));
+      if (watch != by_output_.end() && watch->second != nullptr) output_watch_[layer.node] = watch->second;
+    }
     if (watches_.empty()) {
       fail(ErrorCode::InvalidInput, "layers", "no quantized layer matches '{}'", options.layers);
     }
@@ -53,6 +61,7 @@ class Debugger {
     }
     constants();
     if (data != nullptr && !stopped()) activations(*data);
+    if (data != nullptr && !report_.nan) effects(*data);
     return finish();
   }
 
@@ -142,9 +151,47 @@ class Debugger {
       simulated.step();
       const Node& unquantized = *before++;
       const int64_t twin = original_uses_.producer(unquantized.outputs[0]);
-      if (twin >= exact.position()) exact.run_until(twin + 1);
+      if (twin >= exact.position()) {
+        exact.run_until(twin);
+        const std::optional<Tensor> own = with_own_weight(exact, unquantized, node);
+        exact.step();
+        if (own) split_error(exact, simulated, unquantized, node, *own);
+      }
       if (options_.nan) look(exact, simulated, unquantized, node, batch);
     }
+  }
+
+  /// What a layer makes of the float model's input with its quantized weight and bias; nothing where nobody asks.
+  std::optional<Tensor> with_own_weight(const Frame& exact, const Node& unquantized, const Node& node) const {
+    const auto found = output_watch_.find(unquantized.outputs[0]);
+    if (found == output_watch_.end()) return std::nullopt;
+    std::vector<Tensor> inputs;
+    for (size_t i = 0; i < node.inputs.size(); ++i) {
+      const Initializer* constant = simulated_.graph.find_initializer(node.inputs[i]);
+      const std::string& value = unquantized.inputs[i];
+      if (value.empty())
+        inputs.emplace_back();
+      else
+        inputs.push_back(constant != nullptr ? constant->tensor : in_units_of_model(value, exact.value(value)));
+    }
+    return evaluate_node(node, simulated_, inputs)[0];
+  }
+
+  /// Of the error that a layer's output has, how much its own weight makes.
+  void split_error(const Frame& exact, const Frame& simulated, const Node& unquantized, const Node& node,
+                   const Tensor& own) {
+    const std::string& value = unquantized.outputs[0];
+    const Tensor reference = in_units_of_model(value, exact.value(value));
+    const Tensor all = simulated.value(node.outputs[0]);
+    if (reference.shape() != all.shape() || reference.type() != DType::Float32) return;
+    ErrorSplit& split = splits_[value];
+    ErrorMetrics by_weight, by_all;
+    by_weight.update(own.as<float>(), reference.as<float>());
+    by_all.update(all.as<float>(), reference.as<float>());
+    split.weight += by_weight.sum_squared_error;
+    split.all += by_all.sum_squared_error;
+    const double part = split.all == 0 ? 0 : std::min(1.0, split.weight / split.all);
+    output_watch_.at(value)->see_weight_part(part);
   }
 
   void compare(QuantizerWatch& watch, const Frame& exact, const Tensor& input, const Tensor& output, int64_t batch) {
@@ -217,10 +264,23 @@ class Debugger {
     for (size_t i = 0; i < report_.rows.size(); ++i) report_.rows[i].order = static_cast<int64_t>(i);
   }
 
+  /// Which quantizers the outputs suffer from.
+  void effects(const Dataset& data) {
+    const OutputEffects found = measure_effects(quantized_, data, options_.batch, *options_.progress);
+    report_.ranked = found.samples;
+    report_.output_error = found.all;
+    if (found.samples == 0) return;
+    for (const auto& watch : watches_) {
+      const int64_t id = watch->quantizer().id;
+      watch->see_effect(found.gain(id), found.effects[static_cast<size_t>(id)].alone);
+    }
+  }
+
   void rank_rows() {
     std::vector<double> badness;
     for (const QuantizerDebug& quantizer : report_.quantizers) {
-      badness.push_back(quantizer.non_finite() > 0 ? INFINITY : quantizer.channel_error());
+      const double error = quantizer.output_gain.value_or(quantizer.channel_error());
+      badness.push_back(quantizer.non_finite() > 0 ? INFINITY : error);
     }
     std::stable_sort(report_.rows.begin(), report_.rows.end(),
                      [&](const DebugRow& a, const DebugRow& b) { return badness[a.quantizer] > badness[b.quantizer]; });
@@ -235,6 +295,13 @@ class Debugger {
   std::vector<std::unique_ptr<QuantizerWatch>> watches_;
   /// By what they make in the simulated model; null for those nobody asked for.
   std::map<std::string, QuantizerWatch*> by_output_;
+  struct ErrorSplit {
+    double weight = 0;  ///< Σ of squared errors that the layer's own weight makes
+    double all = 0;
+  };
+  /// By what the node of a layer with a quantized weight makes: the quantizer behind it.
+  std::map<std::string, QuantizerWatch*> output_watch_;
+  std::map<std::string, ErrorSplit> splits_;
   DebugReport report_;
 };
 

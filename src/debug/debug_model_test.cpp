@@ -331,7 +331,7 @@ TEST(Debug, ASharedQuantizerHasARowForEverySlot) {
   ASSERT_EQ(report.rows.size(), slots);
   EXPECT_GT(slots, quantized.quantizers.size());
   for (size_t i = 1; i < report.rows.size(); ++i) {
-    EXPECT_GE(report.of(report.rows[i - 1]).channel_error(), report.of(report.rows[i]).channel_error());
+    EXPECT_GE(*report.of(report.rows[i - 1]).output_gain, *report.of(report.rows[i]).output_gain);
   }
   const std::vector<const DebugRow*> ordered = report.in_order();
   EXPECT_EQ(ordered.front()->layer, "conv1");
@@ -414,6 +414,41 @@ TEST(Debug, ValuesInOtherUnitsAreComparedWithTheOriginal) {
   EXPECT_GT(cumulative()[static_cast<size_t>(output.id)], 0.9);
   quantized.rescaled[output.tensor] = {1, std::vector<float>(16, 2.0F)};
   EXPECT_EQ(cumulative()[static_cast<size_t>(output.id)], same[static_cast<size_t>(output.id)]);
+}
+
+TEST(Debug, RowsAreRankedByWhatTheOutputsGain) {
+  const MemoryDataset data = residual_data();
+  Config config = scheme_config("w8c");
+  LayerRule coarse;
+  coarse.weight = *config.global.weight.spec;
+  coarse.weight.spec->format = "int2";
+  config.by_name = {{"conv2", coarse}};
+  const DebugReport report = debug(quantize(residual_network(), config), data);
+  EXPECT_EQ(report.rows.front().layer, "conv2");
+  EXPECT_GT(report.of(report.rows.front()).output_gain.value(), 0.9);
+  EXPECT_EQ(report.ranked, data.size());
+  EXPECT_GT(report.output_error, 0);
+  EXPECT_NEAR(report.of(report.rows.front()).output_alone.value(), report.output_error, 0.1 * report.output_error);
+}
+
+TEST(Debug, AnErrorIsSplitIntoOwnWeightAndWhatCameBefore) {
+  const MemoryDataset data = residual_data();
+  Config config = scheme_config("w8a8c");
+  LayerRule coarse;
+  coarse.weight = *config.global.weight.spec;
+  coarse.weight.spec->format = "int2";
+  config.by_name = {{"conv1", coarse}};
+  const QuantizedModel quantized = quantize(residual_network(), config, &data);
+  const DebugReport report = debug(quantized, data);
+  const auto output = [&](const std::string& layer) {
+    return report.of(*std::ranges::find_if(
+        report.rows, [&](const DebugRow& row) { return row.layer == layer && row.slot == Slot::Output; }));
+  };
+  EXPECT_GT(output("conv1").weight_share(), 0.9);
+  EXPECT_LT(output("conv1").inherited_share(), 0.1);
+  EXPECT_NE(output("conv1").reading.find("comes from the weight of its own layer"), std::string::npos);
+  EXPECT_GT(output("conv2").inherited_share(), 0.9);
+  EXPECT_LT(output("conv2").weight_share(), 0.1);
 }
 
 TEST(Debug, ADisabledQuantizerLeavesNoRow) {

@@ -87,6 +87,16 @@ struct QuantizerDebug {
   Histogram reference_absmean_rows{kBins};
   Histogram reference_absmean_channels{kBins};
 
+  /// What it does to the model's outputs, as shares of their energy; nothing without data.
+  std::optional<double> output_gain;   ///< share of the outputs' error that goes when this quantizer alone is off
+  std::optional<double> output_alone;  ///< error of the outputs when it alone is on: Σ(y - y_float)² / Σ y_float²
+  /// Of an activation's squared error (q - r)²: made by this quantizer, by the weight of the layer that makes the
+  /// value, and brought in from before. They add up to 1 where the error is not 0.
+  double own_share() const;
+  double weight_share() const { return (1 - own_share()) * weight_part; }
+  double inherited_share() const { return (1 - own_share()) * (1 - weight_part); }
+  double weight_part = 0;  ///< of what arrives at the quantizer, the part that the layer's own weight makes
+
   std::string reading;  ///< plain words
 
   static constexpr int64_t kBins = 512;
@@ -131,8 +141,11 @@ struct DebugReport {
   int64_t layers = 0;      ///< of the model, quantized or not
   int64_t parameters = 0;  ///< elements of the layers' weights and biases
   int64_t observed = 0;    ///< elements of activations that quantizers saw, over all batches
+  int64_t ranked = 0;      ///< samples that output_gain was measured on; 0: it was not
+  double output_error = 0;  ///< of the quantized model on them: Σ(y - y_float)² / Σ y_float², summed over the outputs
   std::vector<QuantizerDebug> quantizers;
-  std::vector<DebugRow> rows;  ///< worst first: NaN and Inf, then by channel_error
+  /// Worst first: NaN and Inf, then by output_gain where it was measured, else by channel_error.
+  std::vector<DebugRow> rows;
   std::vector<Skipped> skipped;
   std::vector<AlgorithmReport> algorithms;
   std::optional<NonFiniteAt> nan;

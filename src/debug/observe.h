@@ -24,6 +24,12 @@ class QuantizerWatch {
   /// A weight or bias and what goes into its quantizer; `axis` counts its output channels.
   void see_constant(const Tensor& exact, const Tensor& rounded, int64_t axis);
 
+  void see_effect(double gain, double alone) {
+    result_.output_gain = gain;
+    result_.output_alone = alone;
+  }
+  void see_weight_part(double part) { result_.weight_part = part; }
+
   /// All that was learned.
   QuantizerDebug finish();
 

@@ -69,6 +69,12 @@ double QuantizerDebug::outlier_range() const {
 double QuantizerDebug::local_error() const { return relative(local); }
 double QuantizerDebug::cumulative_error() const { return relative(ref_output); }
 
+double QuantizerDebug::own_share() const {
+  const double all = cumulative_error();
+  const double own = local_error();
+  return all == 0 ? 1 : std::min(1.0, own * own / (all * all));
+}
+
 double QuantizerDebug::channel_error() const {
   const double loud = kDeadEnergy * median(channels, [](const ChannelStats& channel) { return channel.energy; });
   double sum = 0;

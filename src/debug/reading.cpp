@@ -14,6 +14,7 @@ constexpr double kHeavyTail = 30;    // kurtosis; 3 for a normal distribution, 6
 constexpr double kBigShare = 0.25;   // of the range
 constexpr double kBigShift = 0.02;   // of the standard deviation
 constexpr double kFineError = 0.03;  // about 30 dB
+constexpr double kBigEffect = 0.05;  // of the outputs' error
 
 std::string percent(double share) {
   const double value = 100 * share;
@@ -36,6 +37,7 @@ class Findings {
   std::string run() {
     non_finite();
     if (quantizer_.io.count == 0) return join("saw no data");
+    effect();
     clipping();
     outliers();
     zeroed();
@@ -60,6 +62,11 @@ class Findings {
 
   void non_finite() {
     if (quantizer_.non_finite() > 0) say("{} values are NaN or Inf", quantizer_.non_finite());
+  }
+
+  void effect() {
+    if (quantizer_.output_gain.value_or(0) < kBigEffect) return;
+    say("{} of the error of the model's outputs goes when this alone is off", percent(*quantizer_.output_gain));
   }
 
   void clipping() {
@@ -103,7 +110,10 @@ class Findings {
     const double local = quantizer_.local_error();
     const double all = quantizer_.cumulative_error();
     if (all < kFineError || all < 2 * local) return;
-    say("{} of the error at this place comes from layers before it", percent(1 - local * local / (all * all)));
+    const double weight = quantizer_.weight_share();
+    const double before = quantizer_.inherited_share();
+    if (weight > 0.1) say("{} of the error at this place comes from the weight of its own layer", percent(weight));
+    if (before > 0.1) say("{} of the error at this place comes from layers before it", percent(before));
   }
 
   std::string join(const std::string& nothing) const {

@@ -1,6 +1,7 @@
 #include "api/debug.h"
 
 #include <CLI/App.hpp>
+#include <cmath>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <set>
@@ -22,6 +23,7 @@ void print_report(std::ostream& out, const DebugResult& result, const DebugCall&
   Table table({{"layer"},
                {"slot"},
                {"format"},
+               {"output gain %", Align::Right},
                {"error %", Align::Right},
                {"cumulative %", Align::Right},
                {"SQNR dB", Align::Right},
@@ -32,9 +34,16 @@ void print_report(std::ostream& out, const DebugResult& result, const DebugCall&
     if (shown.size() == kShown) break;
     if (!shown.insert(quantizer.id).second) continue;
     table.add_row({row.layer, std::string(name_of(row.slot)), quantizer.format,
+                   quantizer.output_gain ? fmt::format("{:.1f}", 100 * *quantizer.output_gain) : "–",
                    fmt::format("{:.2f}", 100 * quantizer.channel_error()),
                    fmt::format("{:.2f}", 100 * quantizer.cumulative_error()),
                    fmt::format("{:.1f}", quantizer.io.sqnr_db()), quantizer.reading});
+  }
+  if (report.ranked > 0) {
+    out << fmt::format(
+        "outputs: {:.1f} dB SQNR against the float model on {} samples; `output gain` is the share of "
+        "their error that goes with a quantizer\n",
+        -10 * std::log10(report.output_error), report.ranked);
   }
   table.print(out);
   out << fmt::format(
