@@ -83,8 +83,8 @@ TEST(Config, ErrorsNameTheKeyAndWhatIsNear) {
                 .find("unknown observer 'min_mox'"),
             std::string::npos);
   EXPECT_NE(error_in(R"({"global": {"weight": {}}})").find("names no format"), std::string::npos);
-  EXPECT_EQ(error_in(R"({"algorithms": ["bias"]})"),
-            "c.json: algorithms: unknown algorithm 'bias'; known are bias_correction");
+  EXPECT_EQ(error_in(R"({"algorithms": ["bias"]})"), "c.json: algorithms: unknown algorithm 'bias'; known are " +
+                                                         fmt::format("{}", fmt::join(algorithms().names(), ", ")));
   EXPECT_EQ(error_in(R"({"algorithms": [{"name": "bias_correction", "strength": 1}]})"),
             "c.json: algorithms: algorithm bias_correction has no option 'strength'; it has none");
   EXPECT_NE(error_in(R"({"algorithms": [{"strength": 1}]})").find("an algorithm is a name, or an object with a name"),

@@ -1,0 +1,63 @@
+// Rounding that minimises the error of a layer's output instead of the weight's (Nagel et al. 2020, arXiv:2004.10568).
+// That error is a quadratic form of the codes, so they are searched themselves, without the relaxation of that paper.
+#include <algorithm>
+
+#include "quant/weight_rounding.h"
+
+namespace kaon {
+namespace {
+
+/// Of two sets of codes, row by row those with the smaller error.
+void keep_better(const GroupRows& rows, const FloatMatrix& other, FloatMatrix& codes) {
+  const std::vector<double> ours = row_errors(rows, codes);
+  const std::vector<double> theirs = row_errors(rows, other);
+  for (size_t r = 0; r < ours.size(); ++r) {
+    const int64_t row = rows.first_row() + static_cast<int64_t>(r);
+    if (theirs[r] < ours[r]) std::ranges::copy(other.row(row), codes.row(row).begin());
+  }
+}
+
+void round_weights(const AlgorithmInput& input) {
+  const std::vector<GridWeight> weights = grid_weights(input);
+  if (weights.empty()) return;
+  const auto statistics = statistics_of(weights, input);
+  const double damping = input.option("damping");
+  const auto sweeps = static_cast<int64_t>(input.option("sweeps"));
+  std::vector<FloatMatrix> codes;
+  std::vector<FloatMatrix> others;
+  for (const GridWeight& weight : weights) codes.push_back(codes_of(input.quantized, weight));
+  for (const GridWeight& weight : weights) others.emplace_back(weight.exact.rows, weight.exact.cols);
+  for_each_group(weights, [&](size_t w, int64_t group) {
+    const Matrix target = exact_rows(weights[w], group);
+    const GroupRows rows{weights[w], group, target, statistics[w]->gram[static_cast<size_t>(group)]};
+    descend(rows, damping, sweeps, codes[w]);
+    round_gptq(rows, {damping, true}, others[w]);
+    descend(rows, damping, sweeps, others[w]);
+    keep_better(rows, others[w], codes[w]);
+  });
+  for (size_t w = 0; w < weights.size(); ++w) {
+    write_codes(input.quantized, weights[w], codes[w]);
+    ++input.report.changed;
+  }
+}
+
+}  // namespace
+
+void register_adaround(Registry<Algorithm>& algorithms) {
+  algorithms.add("adaround",
+                 {.summary = "searches the rounding of weights with the least error of the layer's output",
+                  .options = {{.name = "damping",
+                               .value = 0.001,
+                               .min = 0,
+                               .max = 10,
+                               .help = "weight of the error of the weights themselves, relative to the mean diagonal"},
+                              {.name = "sweeps",
+                               .value = 50,
+                               .min = 1,
+                               .max = 10000,
+                               .help = "most passes over the codes of a row",
+                               .whole = true}},
+                  .run = round_weights});
+}
+
+}  // namespace kaon

@@ -1,0 +1,52 @@
+#pragma once
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "engine/linalg.h"
+#include "quant/calibrate.h"
+#include "quant/layer_product.h"
+
+namespace kaon {
+
+/// Sums over the columns x that a layer multiplies, and over the columns y it multiplies in another network, in pairs.
+struct InputStatistics {
+  std::vector<Matrix> gram;   ///< Σ x·xᵀ of every group
+  std::vector<Matrix> cross;  ///< Σ y·xᵀ of every group, where there is another network
+  std::vector<double> mean;   ///< of x, all groups one after the other
+  std::vector<float> absmax;
+  int64_t count = 0;  ///< columns that were seen
+
+  void add(const InputStatistics& other);
+};
+
+/// Takes columns in, some hundreds at a time, so that sums do not depend on how samples are batched.
+class InputSums {
+ public:
+  /// Of the positions that a sample has, at most this many are looked at: others of every sample, spread evenly.
+  static constexpr int64_t kPositions = 256;
+
+  explicit InputSums(const LayerProduct& product, bool paired = false);
+
+  /// What the layer reads, samples from `first` on; `other`: what it reads in the other network.
+  void add(const Tensor& x, int64_t first, const Tensor* other = nullptr);
+  InputStatistics finish();
+
+ private:
+  void flush();
+  void add_gram_of(int64_t group);
+
+  LayerProduct product_;
+  InputStatistics sums_;
+  FloatMatrix columns_;  ///< [groups · cols, kColumns]
+  FloatMatrix others_;
+  int64_t filled_ = 0;
+};
+
+/// One pass over `data`: the statistics of the layers of `model`, by name. Layers that product_of() refuses are left
+/// out. Layers that read the same share theirs.
+std::map<std::string, std::shared_ptr<const InputStatistics>> collect_statistics(
+    const Model& model, const std::vector<const Layer*>& layers, const Dataset& data, const QuantizeSettings& settings);
+
+}  // namespace kaon

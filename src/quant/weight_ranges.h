@@ -1,0 +1,24 @@
+#pragma once
+#include <optional>
+
+#include "quant/weight_rounding.h"
+
+namespace kaon {
+
+/// What the rows of every group are to become, and what they multiply.
+struct RangeProblem {
+  const GridWeight& weight;
+  std::vector<Matrix> targets;      ///< [rows, cols] of every group
+  const std::vector<Matrix>& gram;  ///< [cols, cols] of every group
+};
+
+struct RangeOptions {
+  double least = 0.2;  ///< smallest fraction of the range of the weights
+  int64_t steps = 64;  ///< from there to 1
+};
+
+/// Parameters of the weight's quantizer with the least Σ (w' - w)ᵀ·G·(w' - w) of weights rounded to the nearest; those
+/// it has are among the candidates. Nothing where elements of several rows, but not all, share a scale.
+std::optional<QuantParams> search_ranges(const RangeProblem& problem, const RangeOptions& options);
+
+}  // namespace kaon

@@ -1,0 +1,296 @@
+#include "quant/weight_rounding.h"
+
+#include <algorithm>
+#include <atomic>
+#include <cmath>
+#include <numeric>
+
+#include "base/error.h"
+#include "base/parallel.h"
+#include "numerics/row_plan.h"
+
+namespace kaon {
+
+std::vector<int64_t> tiles_of(const Tiling& tiling) {
+  const RowPlan plan(tiling);
+  std::vector<int64_t> tiles(static_cast<size_t>(plan.element_count()));
+  for (int64_t row = 0; row < plan.rows(); ++row) {
+    for (int64_t i = 0; i < plan.row_size(); ++i) {
+      tiles[static_cast<size_t>(row * plan.row_size() + i)] = plan.first_tile(row) + i / plan.tile();
+    }
+  }
+  return tiles;
+}
+
+namespace {
+
+/// Why a weight's quantizer has no grid to round on, or "".
+std::string no_grid(const Quantizer& quantizer) {
+  const Format& kind = format(quantizer.spec.format);
+  if (kind.kind != FormatKind::Integer || kind.bits > 8)
+    return fmt::format("{} is no integer of up to 8 bits", quantizer.spec.format);
+  if (quantizer.spec.rounding != Rounding::HalfEven && quantizer.spec.rounding != Rounding::HalfAway) {
+    return "it is not rounded to the nearest";
+  }
+  return "";
+}
+
+void copy_rows(const LayerProduct& product, std::span<const float> from, FloatMatrix& to) {
+  for (int64_t row = 0; row < to.rows; ++row) {
+    for (int64_t col = 0; col < to.cols; ++col) to(row, col) = from[static_cast<size_t>(product.offset(row, col))];
+  }
+}
+
+}  // namespace
+
+float GridWeight::nearest(double value, int64_t row, int64_t col) const {
+  const auto code = static_cast<float>(std::nearbyint(value / step(row, col)));
+  return std::clamp(code, least(row, col), most(row, col));
+}
+
+void GridWeight::set_params(const QuantParams& params) {
+  const std::vector<int64_t> tiles = tiles_of(tiling_of(quantizer->spec, layers.front()->weight_shape));
+  for (int64_t row = 0; row < scale.rows; ++row) {
+    for (int64_t col = 0; col < scale.cols; ++col) {
+      const auto tile = static_cast<size_t>(tiles[static_cast<size_t>(product.offset(row, col))]);
+      scale(row, col) = params.scale[tile];
+      zero(row, col) = params.zero_point.empty() ? 0.0F : static_cast<float>(params.zero_point[tile]);
+    }
+  }
+}
+
+std::vector<GridWeight> grid_weights(const AlgorithmInput& input) {
+  QuantizedModel& quantized = input.quantized;
+  std::vector<GridWeight> weights;
+  std::vector<std::string> left;
+  for (Quantizer& quantizer : quantized.quantizers) {
+    if (quantizer.kind != Slot::Weight || !quantizer.enabled) continue;
+    GridWeight weight;
+    weight.quantizer = &quantizer;
+    std::string reason = no_grid(quantizer);
+    for (const Layer& layer : quantized.layers) {
+      if (quantized.find(layer.name, Slot::Weight) != &quantizer) continue;
+      LayerProduct product = product_of(quantized.model.graph, layer);
+      if (!product.refused.empty()) reason = product.refused;
+      const bool alike = weight.layers.empty() ||
+                         (product.groups == weight.product.groups && product.cols_first == weight.product.cols_first);
+      if (!alike) reason = "its layers multiply with it in different ways";
+      weight.product = std::move(product);
+      weight.layers.push_back(&layer);
+    }
+    if (weight.layers.empty()) continue;
+    if (!reason.empty()) {
+      left.push_back(fmt::format("{} ({})", weight.name(), reason));
+      continue;
+    }
+    const LayerProduct& product = weight.product;
+    weight.exact = weight.scale = weight.zero = FloatMatrix(product.all_rows(), product.cols);
+    copy_rows(product, quantized.model.graph.find_initializer(quantizer.tensor)->tensor.as<float>(), weight.exact);
+    weight.lowest = static_cast<float>(format(quantizer.spec.format).integer_min());
+    weight.highest = static_cast<float>(format(quantizer.spec.format).integer_max());
+    weight.set_params(quantizer.params);
+    weights.push_back(std::move(weight));
+  }
+  if (!left.empty()) input.note("left alone: {}", fmt::join(left, ", "));
+  if (weights.empty() && left.empty()) input.note("no weight is quantized to an integer format");
+  return weights;
+}
+
+std::vector<std::shared_ptr<const InputStatistics>> statistics_of(const std::vector<GridWeight>& weights,
+                                                                  const AlgorithmInput& input) {
+  std::vector<const Layer*> layers;
+  for (const GridWeight& weight : weights) layers.insert(layers.end(), weight.layers.begin(), weight.layers.end());
+  const auto found = collect_statistics(input.quantized.model, layers, *input.data, input.settings);
+  std::vector<std::shared_ptr<const InputStatistics>> statistics;
+  for (const GridWeight& weight : weights) {
+    statistics.push_back(found.at(weight.name()));
+    if (weight.layers.size() == 1) continue;
+    auto sum = std::make_shared<InputStatistics>(*statistics.back());
+    for (size_t i = 1; i < weight.layers.size(); ++i) sum->add(*found.at(weight.layers[i]->name));
+    statistics.back() = std::move(sum);
+  }
+  return statistics;
+}
+
+FloatMatrix codes_of(const QuantizedModel& quantized, const GridWeight& weight) {
+  FloatMatrix codes(weight.exact.rows, weight.exact.cols);
+  copy_rows(weight.product, constant_of(quantized, weight.quantizer->tensor).as<float>(), codes);
+  for (int64_t row = 0; row < codes.rows; ++row) {
+    for (int64_t col = 0; col < codes.cols; ++col) {
+      codes(row, col) = weight.nearest(static_cast<double>(codes(row, col)), row, col);
+    }
+  }
+  return codes;
+}
+
+void write_codes(QuantizedModel& quantized, const GridWeight& weight, const FloatMatrix& codes) {
+  std::vector<float> values(codes.data.size());
+  for (int64_t row = 0; row < codes.rows; ++row) {
+    for (int64_t col = 0; col < codes.cols; ++col) {
+      values[static_cast<size_t>(weight.product.offset(row, col))] = codes(row, col) * weight.scale(row, col);
+    }
+  }
+  const Shape& shape = weight.layers.front()->weight_shape;
+  weight.quantizer->apply(values, values, shape);
+  quantized.rounded[weight.quantizer->tensor] = Tensor::of(shape, values);
+}
+
+std::vector<double> row_errors(const GroupRows& rows, const FloatMatrix& codes) {
+  const int64_t count = rows.target.rows;
+  Matrix lost(count, rows.target.cols);
+  for (int64_t r = 0; r < count; ++r) {
+    const int64_t row = rows.first_row() + r;
+    for (int64_t c = 0; c < lost.cols; ++c) {
+      lost(r, c) = static_cast<double>(codes(row, c)) * rows.weight.step(row, c) - rows.target(r, c);
+    }
+  }
+  const Matrix pulled = multiply(lost, rows.gram);
+  std::vector<double> errors(static_cast<size_t>(count));
+  for (int64_t r = 0; r < count; ++r) {
+    errors[static_cast<size_t>(r)] =
+        std::inner_product(lost.row(r).begin(), lost.row(r).end(), pulled.row(r).begin(), 0.0);
+  }
+  return errors;
+}
+
+namespace {
+
+double mean_of_diagonal(const Matrix& gram) {
+  double sum = 0;
+  for (int64_t i = 0; i < gram.rows; ++i) sum += gram(i, i);
+  return sum / static_cast<double>(std::max<int64_t>(1, gram.rows));
+}
+
+/// U of H⁻¹ = Uᵀ·U, upper triangular, and the damping that was needed.
+DampedCholesky upper_of_inverse(Matrix h, const std::string& what) {
+  DampedCholesky factor = damped_cholesky(h, what);
+  h = inverse_of_cholesky(factor.factor);
+  const DampedCholesky lower = damped_cholesky(h, what);
+  for (int64_t i = 0; i < h.rows; ++i) {
+    for (int64_t j = 0; j < h.cols; ++j) factor.factor(i, j) = lower.factor(j, i);
+  }
+  return factor;
+}
+
+}  // namespace
+
+double round_gptq(const GroupRows& rows, const GptqOptions& options, FloatMatrix& codes) {
+  constexpr int64_t kColumnBlock = 128;
+  const GridWeight& weight = rows.weight;
+  const int64_t cols = rows.target.cols;
+  const int64_t count = rows.target.rows;
+  std::vector<int64_t> order(static_cast<size_t>(cols));
+  std::iota(order.begin(), order.end(), 0);
+  if (options.act_order) {
+    std::ranges::stable_sort(order, [&](int64_t a, int64_t b) { return rows.gram(a, a) > rows.gram(b, b); });
+  }
+  const double mean = mean_of_diagonal(rows.gram);
+  Matrix h(cols, cols);
+  Matrix left(count, cols);
+  for (int64_t i = 0; i < cols; ++i) {
+    const int64_t from = order[static_cast<size_t>(i)];
+    for (int64_t j = 0; j < cols; ++j) h(i, j) = rows.gram(from, order[static_cast<size_t>(j)]);
+    // Nothing ever comes in: any code does.
+    h(i, i) += mean > 0 ? options.damping * mean : 1;
+    for (int64_t r = 0; r < count; ++r) left(r, i) = rows.target(r, from);
+  }
+  const DampedCholesky upper = upper_of_inverse(std::move(h), weight.name());
+  for (int64_t begin = 0; begin < cols; begin += kColumnBlock) {
+    const int64_t end = std::min(begin + kColumnBlock, cols);
+    Matrix lost(count, end - begin);
+    parallel_for(0, count, 8, [&](int64_t first, int64_t last) {
+      for (int64_t r = first; r < last; ++r) {
+        const int64_t row = rows.first_row() + r;
+        for (int64_t i = begin; i < end; ++i) {
+          const int64_t col = order[static_cast<size_t>(i)];
+          const float code = weight.nearest(left(r, i), row, col);
+          codes(row, col) = code;
+          const double error = (left(r, i) - static_cast<double>(code) * weight.step(row, col)) / upper.factor(i, i);
+          lost(r, i - begin) = error;
+          for (int64_t k = i + 1; k < end; ++k) left(r, k) -= error * upper.factor(i, k);
+        }
+      }
+    });
+    if (end == cols) break;
+    Matrix ahead(end - begin, cols - end);
+    for (int64_t i = begin; i < end; ++i) {
+      std::copy(upper.factor.row(i).begin() + end, upper.factor.row(i).end(), ahead.row(i - begin).begin());
+    }
+    const Matrix pulled = multiply(lost, ahead);
+    for (int64_t r = 0; r < count; ++r) {
+      std::transform(left.row(r).begin() + end, left.row(r).end(), pulled.row(r).begin(), left.row(r).begin() + end,
+                     std::minus<>());
+    }
+  }
+  return mean > 0 ? upper.damping / mean : 0;
+}
+
+void descend(const GroupRows& rows, double damping, int64_t sweeps, FloatMatrix& codes) {
+  const GridWeight& weight = rows.weight;
+  const Matrix& gram = rows.gram;
+  const int64_t cols = gram.cols;
+  const double extra = damping * mean_of_diagonal(gram);
+  parallel_for(0, rows.target.rows, 1, [&](int64_t first, int64_t last) {
+    std::vector<double> pull(static_cast<size_t>(cols));
+    for (int64_t r = first; r < last; ++r) {
+      const int64_t row = rows.first_row() + r;
+      // pull = (G + extra·I)·(w' - w)
+      std::ranges::fill(pull, 0.0);
+      const auto move = [&](int64_t col, double by) {
+        const std::span<const double> line = gram.row(col);
+        for (size_t k = 0; k < pull.size(); ++k) pull[k] += by * line[k];
+        pull[static_cast<size_t>(col)] += by * extra;
+      };
+      for (int64_t c = 0; c < cols; ++c) {
+        move(c, static_cast<double>(codes(row, c)) * weight.step(row, c) - rows.target(r, c));
+      }
+      for (int64_t sweep = 0; sweep < sweeps; ++sweep) {
+        bool changed = false;
+        for (int64_t c = 0; c < cols; ++c) {
+          const double curvature = gram(c, c) + extra;
+          if (curvature <= 0) continue;
+          const double step = weight.step(row, c);
+          const auto wanted = static_cast<float>(
+              std::nearbyint(static_cast<double>(codes(row, c)) - pull[static_cast<size_t>(c)] / curvature / step));
+          const float code = std::clamp(wanted, weight.least(row, c), weight.most(row, c));
+          if (code == codes(row, c)) continue;
+          const double by = static_cast<double>(code - codes(row, c)) * step;
+          // Rounding errors must not make it walk in circles.
+          if (by * (2 * pull[static_cast<size_t>(c)] + by * curvature) >= -1e-12 * curvature * step * step) continue;
+          codes(row, c) = code;
+          move(c, by);
+          changed = true;
+        }
+        if (!changed) break;
+      }
+    }
+  });
+}
+
+void for_each_group(const std::vector<GridWeight>& weights, const std::function<void(size_t, int64_t)>& body) {
+  constexpr int64_t kLarge = 1024;  // columns; what is at work on one then takes 50 MiB and more
+  std::vector<std::pair<size_t, int64_t>> small;
+  for (size_t w = 0; w < weights.size(); ++w) {
+    for (int64_t group = 0; group < weights[w].product.groups; ++group) {
+      if (weights[w].product.cols > kLarge) {
+        body(w, group);
+      } else {
+        small.emplace_back(w, group);
+      }
+    }
+  }
+  std::atomic<size_t> next = 0;
+  parallel_for(0, std::min<int64_t>(std::ssize(small), thread_count()), 1, [&](int64_t, int64_t) {
+    for (size_t i = next++; i < small.size(); i = next++) body(small[i].first, small[i].second);
+  });
+}
+
+Matrix exact_rows(const GridWeight& weight, int64_t group) {
+  const int64_t rows = weight.product.rows;
+  const auto begin = weight.exact.data.begin() + group * rows * weight.product.cols;
+  Matrix exact(rows, weight.product.cols);
+  std::copy(begin, begin + std::ssize(exact.data), exact.data.begin());
+  return exact;
+}
+
+}  // namespace kaon

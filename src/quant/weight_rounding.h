@@ -1,0 +1,82 @@
+#pragma once
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "quant/algorithm.h"
+#include "quant/layer_product.h"
+#include "quant/layer_statistics.h"
+
+namespace kaon {
+
+/// The tile of every element, in the tensor's order.
+std::vector<int64_t> tiles_of(const Tiling& tiling);
+
+/// A weight with an integer format, cut into the rows that its layer multiplies with, and the grid it has to end on.
+struct GridWeight {
+  Quantizer* quantizer = nullptr;
+  std::vector<const Layer*> layers;  ///< that share it
+  LayerProduct product;
+  FloatMatrix exact;  ///< [all_rows, cols]; so are the others
+  FloatMatrix scale;
+  FloatMatrix zero;
+  float lowest = 0;  ///< codes
+  float highest = 0;
+
+  const std::string& name() const { return layers.front()->name; }
+  /// The code nearest to `value`, less the zero point.
+  float nearest(double value, int64_t row, int64_t col) const;
+  float least(int64_t row, int64_t col) const { return lowest - zero(row, col); }
+  float most(int64_t row, int64_t col) const { return highest - zero(row, col); }
+  double step(int64_t row, int64_t col) const { return static_cast<double>(scale(row, col)); }
+  /// Spreads scales and zero points over the elements.
+  void set_params(const QuantParams& params);
+};
+
+/// The weights of enabled quantizers with formats of up to 8 bits; one note names what is left alone, and why.
+std::vector<GridWeight> grid_weights(const AlgorithmInput& input);
+
+/// The statistics of what each weight multiplies in the float model; those of the layers that share it are summed.
+std::vector<std::shared_ptr<const InputStatistics>> statistics_of(const std::vector<GridWeight>& weights,
+                                                                  const AlgorithmInput& input);
+
+/// The codes, less their zero points, that are nearest to what constant_of() says.
+FloatMatrix codes_of(const QuantizedModel& quantized, const GridWeight& weight);
+
+/// Puts the weight with these codes, less their zero points, into QuantizedModel::rounded.
+void write_codes(QuantizedModel& quantized, const GridWeight& weight, const FloatMatrix& codes);
+
+/// Rows of one group, and what they are rounded towards.
+struct GroupRows {
+  const GridWeight& weight;
+  int64_t group = 0;
+  const Matrix& target;  ///< [rows, cols]
+  const Matrix& gram;    ///< [cols, cols]
+
+  int64_t first_row() const { return group * weight.product.rows; }
+};
+
+/// (w' - w)ᵀ·G·(w' - w) of each row, with the codes of all rows.
+std::vector<double> row_errors(const GroupRows& rows, const FloatMatrix& codes);
+
+struct GptqOptions {
+  double damping = 0.01;  ///< times the mean of the diagonal
+  bool act_order = true;
+};
+
+/// Rounds column after column; what one loses, those to come take back (Frantar et al. 2022, arXiv:2210.17323). Returns
+/// what had to be added to the diagonal beyond the damping, relative to its mean.
+double round_gptq(const GroupRows& rows, const GptqOptions& options, FloatMatrix& codes);
+
+/// Changes one code at a time, by whatever lowers the error of its row most, until a sweep changes nothing.
+void descend(const GroupRows& rows, double damping, int64_t sweeps, FloatMatrix& codes);
+
+/// Calls body(weight, group) for every group of every weight; small ones side by side, large ones by all threads.
+void for_each_group(const std::vector<GridWeight>& weights, const std::function<void(size_t, int64_t)>& body);
+
+/// The rows of a group as they are in the float model.
+Matrix exact_rows(const GridWeight& weight, int64_t group);
+
+}  // namespace kaon

@@ -1,0 +1,189 @@
+// gptq, adaround and range_search on layers of every kind.
+#include "quant/weight_rounding.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "base/parallel.h"
+#include "engine/engine.h"
+#include "quant/networks_test.h"
+#include "quant/quantize.h"
+#include "quant/schemes.h"
+#include "quant/simulate.h"
+
+namespace kaon {
+namespace {
+
+struct Kind {
+  std::string op;
+  Shape weight;
+  Shape input;
+  std::vector<Attribute> attributes;
+};
+
+const std::vector<Kind>& kinds() {
+  static const std::vector<Kind> all = {
+      {"Conv", {8, 16, 3, 3}, {24, 16, 6, 6}, {{"pads", std::vector<int64_t>{1, 1, 1, 1}, {}}}},
+      {"Conv", {16, 8, 3, 3}, {24, 16, 6, 6}, {{"group", int64_t{2}, {}}}},
+      {"Conv", {16, 1, 3, 3}, {24, 16, 6, 6}, {{"group", int64_t{16}, {}}}},
+      {"Gemm", {12, 64}, {600, 64}, {{"transB", int64_t{1}, {}}}},
+      {"MatMul", {64, 12}, {60, 10, 64}, {}},
+  };
+  return all;
+}
+
+Model model_of(const Kind& kind) {
+  Model model = make_model({make_node(kind.op, {"x", "w"}, {"y"}, kind.attributes)},
+                           {random_constant("w", kind.weight, 1)}, {make_value("x", kind.input)}, {"y"});
+  model.graph.inputs[0].shape->front() = {std::nullopt, "N"};
+  return model;
+}
+
+/// Neighbours are alike and the mean is not 0, as behind a Relu.
+MemoryDataset data_of(const Kind& kind) {
+  std::vector<float> values = random_values(element_count(kind.input), 2);
+  for (size_t i = values.size(); i-- > 1;) values[i] = std::fabs(values[i] + values[i - 1]);
+  return {kind.input, values};
+}
+
+Config config_of(const std::string& format, Granularity granularity, bool symmetric = true) {
+  Spec spec;
+  spec.format = format;
+  spec.granularity = granularity;
+  spec.group_size = 4;
+  spec.symmetric = symmetric;
+  Config config;
+  config.global.weight = spec;
+  return config;
+}
+
+double output_error(const Model& model, const QuantizedModel& quantized, const Dataset& data) {
+  const TensorMap inputs = data.read(0, data.size()).inputs;
+  const std::vector<float> exact = Engine(model).run(inputs).at(0).to_float();
+  const std::vector<float> small = Engine(simulate(quantized)).run(inputs).at(0).to_float();
+  double sum = 0;
+  for (size_t i = 0; i < exact.size(); ++i) sum += std::pow(static_cast<double>(small[i] - exact[i]), 2);
+  return sum;
+}
+
+void expect_on_grid(const QuantizedModel& quantized) {
+  for (const auto& [name, tensor] : quantized.rounded) {
+    std::vector<float> again(static_cast<size_t>(tensor.size()));
+    quantized.find(quantized.layers.at(0).name, Slot::Weight)->apply(tensor.as<float>(), again, tensor.shape());
+    EXPECT_EQ(again, tensor.to_float()) << name;
+  }
+}
+
+/// The largest share of the error of nearest rounding that an algorithm may leave.
+void expect_less_error(const std::string& algorithm, double share, const Config& config) {
+  for (const Kind& kind : kinds()) {
+    const Model model = model_of(kind);
+    const MemoryDataset data = data_of(kind);
+    Config with = config;
+    with.algorithms = {{algorithm}};
+    const QuantizedModel plain = quantize(model, config, &data);
+    // A convolution with few inputs gets int8 instead of groups.
+    if (plain.quantizers.at(0).spec.format != config.global.weight.spec->format) continue;
+    const QuantizedModel cured = quantize(model, with, &data);
+    const double left = output_error(model, cured, data) / output_error(model, plain, data);
+    EXPECT_LT(left, share) << algorithm << " on " << kind.op << " " << to_string(kind.weight) << ", "
+                           << describe(*config.global.weight.spec);
+    EXPECT_EQ(cured.algorithms.at(0).changed, 1);
+    EXPECT_TRUE(cured.algorithms[0].notes.empty()) << cured.algorithms[0].notes.front();
+    EXPECT_EQ(Engine(cured.model).run(data.read(0, 1).inputs).at(0).to_float(),
+              Engine(model).run(data.read(0, 1).inputs).at(0).to_float());
+    expect_on_grid(cured);
+  }
+}
+
+TEST(WeightRounding, GptqLosesLessThanTheNearest) {
+  for (const Granularity granularity : {Granularity::PerTensor, Granularity::PerChannel, Granularity::PerGroup}) {
+    expect_less_error("gptq", 0.8, config_of("int4", granularity));
+    expect_less_error("gptq", 0.8, config_of("uint4", granularity, false));
+  }
+  expect_less_error("gptq", 0.8, config_of("int8", Granularity::PerTensor));
+  expect_less_error("gptq", 0.95, config_of("int2", Granularity::PerChannel));
+}
+
+TEST(WeightRounding, AdaroundLosesLessThanGptq) {
+  for (const Granularity granularity : {Granularity::PerTensor, Granularity::PerChannel, Granularity::PerGroup}) {
+    expect_less_error("adaround", 0.7, config_of("int4", granularity));
+    expect_less_error("adaround", 0.7, config_of("uint4", granularity, false));
+  }
+  expect_less_error("adaround", 0.7, config_of("int8", Granularity::PerTensor));
+  expect_less_error("adaround", 0.9, config_of("int2", Granularity::PerChannel));
+}
+
+TEST(WeightRounding, RangesThatClip) {
+  for (const Granularity granularity : {Granularity::PerTensor, Granularity::PerChannel, Granularity::PerGroup}) {
+    expect_less_error("range_search", 0.95, config_of("int4", granularity));
+    expect_less_error("range_search", 0.95, config_of("uint4", granularity, false));
+    expect_less_error("range_search", 0.8, config_of("int2", granularity));
+  }
+}
+
+TEST(WeightRounding, RangesThenRoundingThenRanges) {
+  const Kind& kind = kinds().front();
+  const Model model = model_of(kind);
+  const MemoryDataset data = data_of(kind);
+  const auto left = [&](std::vector<AlgorithmConfig> algorithms) {
+    Config config = config_of("int4", Granularity::PerTensor);
+    config.algorithms = std::move(algorithms);
+    const QuantizedModel quantized = quantize(model, config, &data);
+    expect_on_grid(quantized);
+    return output_error(model, quantized, data);
+  };
+  EXPECT_LT(left({{"range_search"}, {"adaround"}}), 0.8 * left({{"adaround"}}));
+  EXPECT_LE(left({{"gptq"}, {"adaround"}}), left({{"gptq"}}));
+  EXPECT_EQ(left({{"adaround"}, {"range_search"}}), left({{"range_search"}})) << "other scales undo the rounding";
+}
+
+TEST(WeightRounding, IsTheSameOnAnyNumberOfThreads) {
+  const MemoryDataset data = residual_data(20);
+  const int threads = thread_count();
+  for (const char* algorithm : {"gptq", "adaround", "range_search"}) {
+    std::vector<TensorMap> found;
+    std::vector<std::vector<float>> scales;
+    for (const int count : {1, 2}) {
+      set_thread_count(count);
+      Config config = scheme_config("w4c");
+      config.algorithms = {{algorithm}};
+      const QuantizedModel quantized = quantize(residual_network(), config, &data);
+      found.push_back(quantized.rounded);
+      scales.push_back(quantized.find("conv2", Slot::Weight)->params.scale);
+    }
+    EXPECT_EQ(scales[0], scales[1]) << algorithm;
+    ASSERT_EQ(found[0].size(), found[1].size());
+    for (const auto& [name, tensor] : found[0]) EXPECT_EQ(tensor.to_float(), found[1].at(name).to_float()) << name;
+  }
+  set_thread_count(threads);
+}
+
+TEST(WeightRounding, SaysWhatItLeavesAlone) {
+  const MemoryDataset data = residual_data();
+  for (const char* algorithm : {"gptq", "adaround", "range_search"}) {
+    Config config = scheme_config("fp8");
+    config.algorithms = {{algorithm}};
+    const QuantizedModel quantized = quantize(residual_network(), config, &data);
+    const AlgorithmReport& report = quantized.algorithms.at(0);
+    EXPECT_EQ(report.changed, 0);
+    ASSERT_EQ(report.notes.size(), 1U) << algorithm;
+    EXPECT_NE(report.notes[0].find("integer"), std::string::npos) << report.notes[0];
+    EXPECT_TRUE(quantized.rounded.empty());
+  }
+}
+
+TEST(WeightRounding, FewDataAreDampedAndSaid) {
+  const Kind kind{"Gemm", {12, 64}, {5, 64}, {{"transB", int64_t{1}, {}}}};
+  Config config = config_of("int4", Granularity::PerChannel);
+  config.algorithms = {{"gptq", {{"damping", 0}}}};
+  const MemoryDataset data = data_of(kind);
+  const QuantizedModel quantized = quantize(model_of(kind), config, &data);
+  ASSERT_EQ(quantized.algorithms.at(0).notes.size(), 1U);
+  EXPECT_NE(quantized.algorithms[0].notes[0].find("damped"), std::string::npos);
+  expect_on_grid(quantized);
+}
+
+}  // namespace
+}  // namespace kaon
