@@ -198,8 +198,10 @@ CompareResult compare_models(const CompareOptions& options) {
     return result;
   }
   const auto open = [&](const Side& side) {
-    return side.named(
-        [&] { return open_dataset(options.data, side.graph().required_inputs(), DatasetOptions{options.limit}); });
+    return side.named([&] {
+      return open_dataset(options.data, side.graph().required_inputs(),
+                          DatasetOptions{options.limit, tokenizer_of(options.a)});
+    });
   };
   const std::unique_ptr<Dataset> for_a = open(comparison.a()), for_b = open(comparison.b());
   const int64_t batch = batch_for(b, batch_for(a, options.batch, *for_a), *for_b);

@@ -63,7 +63,8 @@ DebugResult debug_file(const DebugCall& call) {
   const Config config = config_of(call.quant);
   result.calib_unused = !call.data.calib.empty() && !needs_calibration(config);
   const Model model = load_model(call.model);
-  const DataOptions samples = with_input(call.data, call.input);
+  DataOptions samples = with_input(call.data, call.input);
+  samples.tokenizer = tokenizer_of(call.model);
   const std::unique_ptr<Dataset> data = open_data(samples, model.graph);
   const QuantizedModel quantized = quantize_for(call.model, model, config, samples, *call.progress);
   DebugOptions options;

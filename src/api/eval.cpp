@@ -23,8 +23,18 @@ std::vector<std::string> usual_metrics(const Dataset& data, bool has_reference) 
   return metrics;
 }
 
-EvalReport eval_model(const EvalOptions& options) {
-  if (options.data.data.empty()) fail(ErrorCode::InvalidConfig, "", "nothing to evaluate on: give --data");
+EvalReport eval_model(const EvalOptions& asked) {
+  if (asked.data.data.empty()) fail(ErrorCode::InvalidConfig, "", "nothing to evaluate on: give --data");
+  EvalOptions options = asked;
+  options.data.tokenizer = tokenizer_of(options.model);
+  if (options.memory_mb < 0)
+    fail(ErrorCode::InvalidInput, "--memory", "is {}; MiB above 0 are needed", options.memory_mb);
+  if (options.memory_mb > 0) {
+    if (!is_language_model(options.model)) {
+      fail(ErrorCode::InvalidInput, "--memory", "{} is no language model", options.model.string());
+    }
+    return eval_by_blocks(options);
+  }
   const bool quantized = !options.quant.scheme.empty() || !options.quant.config.empty();
   const Model model = load_model(options.model);
   EvalReport report;

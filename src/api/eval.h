@@ -18,6 +18,7 @@ struct EvalOptions {
   DataOptions data;
   std::vector<std::string> metrics;  ///< empty: usual_metrics()
   std::filesystem::path reference;   ///< another model to compare with
+  int64_t memory_mb = 0;  ///< above 0: a language model goes block by block, its hidden states beyond this in a file
   Progress* progress = &no_progress();
 };
 
@@ -34,6 +35,8 @@ struct EvalReport {
 std::vector<std::string> usual_metrics(const Dataset& data, bool has_reference);
 
 EvalReport eval_model(const EvalOptions& options);
+/// What eval_model does where `memory_mb` is given: weights and plans of one block at a time, whatever the number.
+EvalReport eval_by_blocks(const EvalOptions& options);
 
 nlohmann::ordered_json to_json(const EvalReport& report);
 /// Numbers that are not finite become null.

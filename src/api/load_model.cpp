@@ -82,4 +82,9 @@ TokenizerPtr load_tokenizer(const std::filesystem::path& path) {
   return make_tokenizer(gguf_vocabulary(GgufFile::read(path), path.string()), path.string());
 }
 
+std::function<TokenizerPtr()> tokenizer_of(const std::filesystem::path& path) {
+  if (!is_language_model(path)) return nullptr;
+  return [path] { return load_tokenizer(path); };
+}
+
 }  // namespace kaon

@@ -1,5 +1,6 @@
 #pragma once
 #include <filesystem>
+#include <functional>
 
 #include "graph/graph.h"
 #include "lm/language_model.h"
@@ -16,5 +17,7 @@ Model load_model(const std::filesystem::path& path, int64_t* bytes = nullptr);
 
 /// The tokenizer in a language model's folder or .gguf file.
 TokenizerPtr load_tokenizer(const std::filesystem::path& path);
+/// A way to it, for data that may be text; empty for other models.
+std::function<TokenizerPtr()> tokenizer_of(const std::filesystem::path& path);
 
 }  // namespace kaon

@@ -48,7 +48,9 @@ std::string in_lines(const nlohmann::ordered_json& document) {
 
 }  // namespace
 
-QuantizeReport quantize_file(const QuantizeCall& call) {
+QuantizeReport quantize_file(const QuantizeCall& asked_for) {
+  QuantizeCall call = asked_for;
+  call.data.tokenizer = tokenizer_of(call.model);
   const Stopwatch watch;
   if (call.output.empty()) fail(ErrorCode::InvalidConfig, "", "nowhere to write to: give -o OUT.onnx");
   const std::optional<DebugEnvironment> asked = debug_environment();

@@ -12,13 +12,13 @@ namespace kaon {
 
 namespace {
 
-void check_possible(const std::vector<std::string>& metrics, const Dataset& data, const Engine* reference) {
+void check_possible(const std::vector<std::string>& metrics, const Dataset& data, bool has_reference) {
   for (const std::string& name : metrics) {
     const MetricKind& kind = metric_kind(name);
     if (kind.needs_labels && !data.has_labels()) {
       fail(ErrorCode::InvalidInput, name, "this metric needs labels, and the data have none");
     }
-    if (kind.needs_reference && reference == nullptr) {
+    if (kind.needs_reference && !has_reference) {
       fail(ErrorCode::InvalidInput, name, "this metric needs a reference model");
     }
   }
@@ -30,10 +30,8 @@ struct FirstOutput {
   std::vector<float> converted;
   std::span<const float> values;
 
-  FirstOutput(Engine& engine, const Batch& batch, int64_t first, int64_t samples, const std::string& whose) {
-    std::vector<Tensor> outputs = engine.run(batch.inputs);
-    if (outputs.empty()) fail(ErrorCode::InvalidInput, whose, "the model has no outputs");
-    tensor = std::move(outputs.front());
+  FirstOutput(const OutputOf& model, const Batch& batch, int64_t first, int64_t samples, const std::string& whose)
+      : tensor(model(batch, first, samples)) {
     if (tensor.type() == DType::Float32) {
       values = tensor.as<float>();
     } else {
@@ -44,9 +42,9 @@ struct FirstOutput {
     const auto nan = std::ranges::find_if(values, is_nan);
     if (nan == values.end()) return;
     const int64_t at = nan - values.begin();
-    fail(ErrorCode::Numeric, whose, "{} of {} values of output '{}' are NaN in samples {} to {}, first in sample {}",
-         std::ranges::count_if(values, is_nan), values.size(), engine.model().graph.outputs.front().name, first,
-         first + samples - 1, first + at * samples / std::ssize(values));
+    fail(ErrorCode::Numeric, whose, "{} of {} values of the output are NaN in samples {} to {}, first in sample {}",
+         std::ranges::count_if(values, is_nan), values.size(), first, first + samples - 1,
+         first + at * samples / std::ssize(values));
   }
 };
 
@@ -67,8 +65,21 @@ bool needs_reference(const std::string& metric) { return metric_kind(metric).nee
 
 EvalResult evaluate(Engine& engine, const Dataset& data, const std::vector<std::string>& metrics, Engine* reference,
                     const EvalSettings& settings) {
-  check_possible(metrics, data, reference);
-  const int64_t batch_size = batch_for(engine.model().graph, settings.batch, data);
+  const auto output_of = [](Engine& of) {
+    return [&of](const Batch& batch, int64_t, int64_t) {
+      std::vector<Tensor> outputs = of.run(batch.inputs);
+      if (outputs.empty()) fail(ErrorCode::InvalidInput, "output", "the model has none");
+      return std::move(outputs.front());
+    };
+  };
+  EvalSettings own = settings;
+  own.batch = batch_for(engine.model().graph, settings.batch, data);
+  return evaluate(output_of(engine), data, metrics, reference == nullptr ? OutputOf() : output_of(*reference), own);
+}
+
+EvalResult evaluate(const OutputOf& model, const Dataset& data, const std::vector<std::string>& metrics,
+                    const OutputOf& reference, const EvalSettings& settings) {
+  check_possible(metrics, data, static_cast<bool>(reference));
   const bool with_labels = std::ranges::any_of(metrics, needs_labels);
   const bool with_reference = std::ranges::any_of(metrics, needs_reference);
   std::vector<std::unique_ptr<Metric>> at_work;
@@ -80,13 +91,14 @@ EvalResult evaluate(Engine& engine, const Dataset& data, const std::vector<std::
 
   const Stopwatch watch;
   EvalResult result;
+  int64_t tokens = 0;
   settings.progress->begin("evaluate", data.size());
   while (result.samples < data.size()) {
     const int64_t first = result.samples;
-    const int64_t count = std::min(batch_size, data.size() - first);
+    const int64_t count = std::min(settings.batch, data.size() - first);
     const Batch batch = data.read(first, count);
     check_finite(batch, first);
-    const FirstOutput output(engine, batch, first, count, "model");
+    const FirstOutput output(model, batch, first, count, "model");
     ScoredBatch scored{.first = first, .samples = count, .shape = output.tensor.shape(), .output = output.values};
 
     // Even where no metric counts labels, their shape says where the classes lie.
@@ -98,7 +110,7 @@ EvalResult evaluate(Engine& engine, const Dataset& data, const std::vector<std::
     }
     std::optional<FirstOutput> expected;
     if (with_reference) {
-      expected.emplace(*reference, batch, first, count, "reference");
+      expected.emplace(reference, batch, first, count, "reference");
       if (expected->tensor.shape() != output.tensor.shape()) {
         fail(ErrorCode::InvalidInput, "reference", "its output has the shape {}, that of the model {}",
              to_string(expected->tensor.shape()), to_string(output.tensor.shape()));
@@ -109,8 +121,13 @@ EvalResult evaluate(Engine& engine, const Dataset& data, const std::vector<std::
     scored.output = scored.reference;
     for (const auto& [name, metric] : of_reference) metric->add(scored);
     result.samples += count;
-    settings.progress->at(result.samples,
-                          metrics.empty() ? "" : fmt::format("{} {:.4g}", metrics.front(), at_work.front()->value()));
+    std::string note = metrics.empty() ? "" : fmt::format("{} {:.4g}", metrics.front(), at_work.front()->value());
+    // Sequences: what people compare is tokens a second.
+    if (batch.labels.defined() && batch.labels.rank() == 2) {
+      tokens += batch.labels.size();
+      note += fmt::format(", {:.0f} tokens/s", static_cast<double>(tokens) / watch.seconds());
+    }
+    settings.progress->at(result.samples, note);
   }
   settings.progress->end();
   for (size_t i = 0; i < metrics.size(); ++i) {

@@ -1,5 +1,6 @@
 #pragma once
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -28,10 +29,17 @@ const std::vector<std::string>& metric_names();
 bool needs_labels(const std::string& metric);
 bool needs_reference(const std::string& metric);
 
+/// The first output of a model for some neighbouring samples: the batch, the number of its first sample, their count.
+using OutputOf = std::function<Tensor(const Batch& batch, int64_t first, int64_t count)>;
+
 /// Runs the model on all of `data` and computes `metrics` of its first output; those that need a reference compare it
 /// with the first output of `reference`. Throws InvalidInput where labels or the reference are missing, and Numeric
 /// where an output is NaN.
 EvalResult evaluate(Engine& engine, const Dataset& data, const std::vector<std::string>& metrics,
                     Engine* reference = nullptr, const EvalSettings& settings = {});
+
+/// The same of whatever gives outputs; an empty `reference` is none.
+EvalResult evaluate(const OutputOf& model, const Dataset& data, const std::vector<std::string>& metrics,
+                    const OutputOf& reference, const EvalSettings& settings);
 
 }  // namespace kaon

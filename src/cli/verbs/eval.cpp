@@ -29,7 +29,8 @@ void register_eval(Registry<Verb>& verbs) {
              .summary = "measure a model, float or quantized, on data",
              .examples = {"kaon eval model.onnx --data val.json --metric top1,loss",
                           "kaon eval model.onnx --data val.json --scheme w8a8c --calib calib.json",
-                          "kaon eval small.onnx --data val.json --reference model.onnx --metric sqnr_db"},
+                          "kaon eval small.onnx --data val.json --reference model.onnx --metric sqnr_db",
+                          "kaon eval llama --data text.txt --metric ppl --scheme w4g32 --memory 512"},
              .declare = [](CLI::App& app) {
                auto options = std::make_shared<EvalOptions>();
                app.add_option("MODEL", options->model, "an .onnx file, the folder of a language model, or a .gguf file")
@@ -44,6 +45,9 @@ void register_eval(Registry<Verb>& verbs) {
                    ->type_name("M,…");
                declare_quant_flags(app, options->quant);
                app.add_option("--reference", options->reference, "the model to compare with")->type_name("MODEL");
+               app.add_option("--memory", options->memory_mb,
+                              "run a language model block by block; hidden states beyond so many MiB go to a file")
+                   ->type_name("MIB");
                return [options](Context& context) {
                  options->progress = &context.progress();
                  const EvalReport report = eval_model(*options);

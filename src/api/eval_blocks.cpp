@@ -1,0 +1,140 @@
+#include <algorithm>
+#include <memory>
+
+#include "api/eval.h"
+#include "api/load_model.h"
+#include "base/error.h"
+#include "base/memory_usage.h"
+#include "base/stopwatch.h"
+#include "base/text.h"
+#include "eval/evaluate.h"
+#include "graph/layer.h"
+#include "lm/hidden_states.h"
+#include "quant/quantize.h"
+#include "quant/simulate.h"
+
+namespace kaon {
+
+namespace {
+
+/// The rows of `config` that concern a part of the model; nothing where it leaves the part as it is.
+std::optional<Config> config_of_part(Config config, const Graph& graph) {
+  const std::vector<Layer> all = layers(graph);
+  const auto matches_none = [&](const std::string& pattern) {
+    return std::ranges::none_of(all, [&](const Layer& layer) { return glob_match(pattern, layer.name); });
+  };
+  std::erase_if(config.exclude, matches_none);
+  std::erase_if(config.by_name, [&](const auto& row) { return matches_none(row.first); });
+  std::erase_if(config.by_type, [&](const auto& row) {
+    return std::ranges::none_of(all, [&](const Layer& layer) { return layer.op == row.first; });
+  });
+  const bool any = std::ranges::any_of(all, [&](const Layer& layer) {
+    const bool excluded =
+        std::ranges::any_of(config.exclude, [&](const std::string& glob) { return glob_match(glob, layer.name); });
+    const auto asks = [](const auto& rows, const std::string& name) {
+      return std::ranges::any_of(rows, [&](const auto& row) { return glob_match(row.first, name); });
+    };
+    return !excluded && (layer.op != "Gather" || asks(config.by_type, layer.op) || asks(config.by_name, layer.name));
+  });
+  return any ? std::optional(std::move(config)) : std::nullopt;
+}
+
+/// A language model on its way through the text, block by block.
+class Walk {
+ public:
+  Walk(const lm::LanguageModel& model, const Dataset& data, int64_t batch, int64_t in_memory)
+      : model_(model), batch_(batch), states_(Engine(model.embedding()), data, batch, in_memory) {}
+  Walk(const lm::LanguageModel& model, Model embedding, const Dataset& data, int64_t batch, int64_t in_memory)
+      : model_(model), batch_(batch), states_(Engine(std::move(embedding)), data, batch, in_memory) {}
+
+  const lm::HiddenStates& states() const { return states_; }
+  void advance(Model block, Progress& progress) { states_.advance(Engine(std::move(block)), batch_, progress); }
+  void finish(Progress& progress) {
+    for (int64_t i = 0; i < model_.facts().layers; ++i) advance(model_.block(i), progress);
+  }
+
+ private:
+  const lm::LanguageModel& model_;
+  int64_t batch_;
+  lm::HiddenStates states_;
+};
+
+/// The output of `head` for the samples that evaluate() asks for.
+OutputOf head_output(Engine& head, const Walk& walk) {
+  return [&](const Batch&, int64_t first, int64_t count) {
+    return head.run(walk.states().read(first, count).inputs).front();
+  };
+}
+
+}  // namespace
+
+EvalReport eval_by_blocks(const EvalOptions& options) {
+  const lm::LanguageModel language = lm::LanguageModel::open(options.model);
+  if (!language.facts().causal) {
+    fail(ErrorCode::InvalidInput, options.model.string(),
+         "{} is an encoder; --memory is for models that predict tokens", language.family_name());
+  }
+  const bool quantized = !options.quant.scheme.empty() || !options.quant.config.empty();
+  const std::optional<Config> config = quantized ? std::optional(config_of(options.quant)) : std::nullopt;
+  const Model embedding = language.embedding();
+  const std::unique_ptr<Dataset> data = open_data(options.data, embedding.graph);
+  const bool has_reference = quantized || !options.reference.empty();
+  const std::vector<std::string> metrics =
+      options.metrics.empty() ? usual_metrics(*data, has_reference) : options.metrics;
+  const bool compared = has_reference && std::ranges::any_of(metrics, needs_reference);
+  const std::unique_ptr<Dataset> calibration =
+      config && needs_calibration(*config) ? open_calibration(options.data, embedding.graph) : nullptr;
+  const int64_t streams = 1 + (compared ? 1 : 0) + (calibration != nullptr ? 1 : 0);
+  const int64_t in_memory = (options.memory_mb << 20) / streams;
+  const int64_t batch = options.data.batch;
+
+  EvalReport report;
+  // Quantizes a part where the config asks for it; `inputs` are what reaches it when the float model is calibrated.
+  const auto part = [&](Model model, const Dataset* inputs) {
+    const std::optional<Config> own = config ? config_of_part(*config, model.graph) : std::nullopt;
+    if (!own) return model;
+    QuantizeSettings settings;
+    settings.batch = batch;
+    const QuantizedModel simulated = quantize(std::move(model), *own, inputs, settings);
+    report.skipped.insert(report.skipped.end(), simulated.skipped.begin(), simulated.skipped.end());
+    report.algorithms.insert(report.algorithms.end(), simulated.algorithms.begin(), simulated.algorithms.end());
+    return simulate(simulated);
+  };
+
+  const Stopwatch watch;
+  std::optional<lm::LanguageModel> other;
+  std::optional<Walk> reference, learner;
+  options.progress->begin("blocks", language.facts().layers);
+  if (compared && !options.reference.empty()) {
+    other = lm::LanguageModel::open(options.reference);
+    reference.emplace(*other, *data, batch, in_memory).finish(no_progress());
+  } else if (compared) {
+    reference.emplace(language, *data, batch, in_memory);
+  }
+  Walk walk(language, part(embedding, calibration.get()), *data, batch, in_memory);
+  if (calibration != nullptr) learner.emplace(language, *calibration, batch, in_memory);
+  for (int64_t i = 0; i < language.facts().layers; ++i) {
+    const Model block = language.block(i);
+    walk.advance(part(block, learner ? &learner->states() : nullptr), no_progress());
+    if (reference && !other) reference->advance(block, no_progress());
+    if (learner) learner->advance(block, no_progress());
+    options.progress->at(i + 1);
+  }
+  options.progress->end();
+
+  Engine head(part(language.head(), learner ? &learner->states() : nullptr));
+  std::optional<Engine> reference_head;
+  if (reference) reference_head.emplace((other ? *other : language).head());
+  EvalSettings settings;
+  settings.batch = batch;
+  settings.progress = options.progress;
+  const EvalResult result = evaluate(head_output(head, walk), *data, metrics,
+                                     reference ? head_output(*reference_head, *reference) : OutputOf(), settings);
+  report.samples = result.samples;
+  report.metrics = result.metrics;
+  report.seconds = watch.seconds();
+  report.peak_mb = peak_memory_mb();
+  return report;
+}
+
+}  // namespace kaon

@@ -1,0 +1,37 @@
+#pragma once
+#include <cstdint>
+#include <string>
+
+#include "base/progress.h"
+#include "base/spill.h"
+#include "engine/engine.h"
+#include "graph/dataset.h"
+#include "lm/language_model.h"
+
+namespace kaon::lm {
+
+/// What lies between two parts of a language model for all windows of a text: [windows, tokens, width], in memory or
+/// beyond a limit in a temporary file. As a dataset it is the input "hidden" of the part that follows.
+class HiddenStates : public Dataset {
+ public:
+  /// Runs the embedding on all of `data`, whose windows must have one length. `in_memory` is in bytes.
+  HiddenStates(Engine embedding, const Dataset& data, int64_t batch, int64_t in_memory);
+
+  /// Replaces the states by what a block makes of them.
+  void advance(Engine block, int64_t batch, Progress& progress);
+
+  int64_t size() const override { return windows_; }
+  bool has_labels() const override { return false; }
+  Batch read(int64_t first, int64_t count) const override;
+
+ private:
+  void write(int64_t first, const Tensor& states);
+  std::span<float> part(int64_t first, int64_t count) const;
+
+  int64_t windows_ = 0;
+  int64_t tokens_ = 0;
+  int64_t width_ = 0;
+  SpillBuffer states_;
+};
+
+}  // namespace kaon::lm
