@@ -5,7 +5,6 @@
 #include <nlohmann/json.hpp>
 #include <sstream>
 
-#include "text/gguf_vocabulary_test.h"
 #include "text/tokenizer.h"
 
 namespace kaon {
@@ -96,7 +95,7 @@ INSTANTIATE_TEST_SUITE_P(All, Vocabularies, testing::Values("bert-bge", "falcon"
 TEST_P(Vocabularies, TextsOfLlamaCpp) {
   NEEDS_MODELS();
   const std::string path = (kModels / "vocab" / (std::string(GetParam()) + ".gguf")).string();
-  const TokenizerPtr tokenizer = make_tokenizer(GgufMetadata(path).vocabulary(), path);
+  const TokenizerPtr tokenizer = open_tokenizer(path);
   const std::string mark = "\n__ggml_vocab_test__\n";
   const std::string texts = read_file(path + ".inp");
   std::istringstream lines(read_file(path + ".out"));

@@ -69,7 +69,8 @@ class Tokenizer {
 using TokenizerPtr = std::shared_ptr<const Tokenizer>;
 
 /// Reads a folder's tokenizer.json, else tokenizer.model, else vocab.json and merges.txt, else vocab.txt; or one such
-/// file itself. Throws Io, CorruptFile, InvalidConfig or Unsupported, naming the file and the part at fault.
+/// file itself, or a .gguf file with a vocabulary. Throws Io, CorruptFile, InvalidConfig or Unsupported, naming the
+/// file and the part at fault.
 TokenizerPtr open_tokenizer(const std::filesystem::path& path);
 
 /// Text of tokens as they come: what is not a whole character yet is held back.

@@ -4,9 +4,11 @@
 #include "base/error.h"
 #include "base/mapped_file.h"
 #include "base/utf8.h"
+#include "io/gguf/gguf.h"
 #include "text/bpe.h"
 #include "text/sentencepiece_file.h"
 #include "text/tokenizer_json.h"
+#include "text/vocabulary.h"
 #include "text/wordpiece.h"
 
 namespace kaon {
@@ -193,7 +195,7 @@ TokenizerParts read_parts(const fs::path& path) {
     if (path.extension() == ".model") return read_sentencepiece_folder(path, config);
     if (path.extension() == ".txt") return read_vocab_txt(path, config);
     fail(is_there(path) ? ErrorCode::InvalidInput : ErrorCode::Io, path.string(),
-         "{}; a tokenizer is a folder, tokenizer.json, tokenizer.model, vocab.json or vocab.txt",
+         "{}; a tokenizer is a folder, a .gguf, tokenizer.json, tokenizer.model, vocab.json or vocab.txt",
          is_there(path) ? "is no file of a tokenizer" : "no such file or folder");
   }
   const json config = read_config(path);
@@ -207,6 +209,9 @@ TokenizerParts read_parts(const fs::path& path) {
 
 }  // namespace
 
-TokenizerPtr open_tokenizer(const fs::path& path) { return std::make_shared<Tokenizer>(read_parts(path)); }
+TokenizerPtr open_tokenizer(const fs::path& path) {
+  if (path.extension() == ".gguf") return make_tokenizer(read_vocabulary(GgufFile::read(path)), path.string());
+  return std::make_shared<Tokenizer>(read_parts(path));
+}
 
 }  // namespace kaon

@@ -7,6 +7,8 @@
 
 namespace kaon {
 
+class GgufFile;
+
 /// A tokenizer as GGUF's metadata says it (the keys tokenizer.ggml.*).
 struct Vocabulary {
   std::string model;                ///< "llama" (SentencePiece BPE), "gpt2" (byte-level BPE), "bert", "t5" (Unigram)
@@ -24,6 +26,9 @@ struct Vocabulary {
 /// Encodes as llama.cpp does, special tokens in the text included. `where` is the file. Throws InvalidConfig or
 /// Unsupported naming the key.
 TokenizerPtr make_tokenizer(Vocabulary vocabulary, const std::string& where);
+
+/// What a GGUF file says; what it does not say stays empty.
+Vocabulary read_vocabulary(const GgufFile& file);
 
 /// The names that `pre` may have.
 std::vector<std::string> pre_tokenizer_names();
