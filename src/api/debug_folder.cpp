@@ -10,6 +10,7 @@
 
 #include "api/debug.h"
 #include "api/debug_tables.h"
+#include "base/json_text.h"
 #include "base/error.h"
 #include "base/parallel.h"
 #include "report/charts.h"
@@ -259,11 +260,11 @@ int64_t write_debug_folder(const DebugReport& report, const fs::path& folder, bo
   for (const DebugRow& row : report.rows) {
     if (row.slot != Slot::Weight) continue;
     write_text(draft.path() / (names.of(row.layer) + ".weight_stats.json"),
-               weight_stats_json(report, row).dump(1) + "\n");
+               json_text(weight_stats_json(report, row), 1) + "\n");
   }
   write_text(draft.path() / "summary.csv", to_csv(report));
   write_html(report, draft.path() / "report.html");
-  write_text(draft.path() / "summary.json", to_json(report).dump(1) + "\n");
+  write_text(draft.path() / "summary.json", json_text(to_json(report), 1) + "\n");
   std::error_code error;
   if (!fs::exists(target, error) || fs::is_empty(target, error)) {
     fs::rename(draft.path(), target, error);

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 
+#include "base/json_text.h"
 #include "api/debug.h"
 
 namespace kaon {
@@ -41,8 +42,8 @@ std::string csv_field(const Json& value) {
     const auto [low, high] = std::minmax_element(value.begin(), value.end());
     return *low == *high ? low->dump() : fmt::format("{} … {}", low->dump(), high->dump());
   }
-  if (value.is_object()) return fmt::format("{} … {}", value.at("min").dump(), value.at("max").dump());
-  if (!value.is_string()) return value.dump();
+  if (value.is_object()) return fmt::format("{} … {}", json_text(value.at("min")), json_text(value.at("max")));
+  if (!value.is_string()) return json_text(value);
   std::string quoted = "\"";
   for (const char c : value.get<std::string>()) quoted += c == '"' ? std::string("\"\"") : std::string(1, c);
   return quoted + '"';

@@ -76,6 +76,7 @@ class Classifier {
 
  private:
   std::vector<Guess> best(const std::vector<float>& logits) const {
+    if (logits.empty()) fail(ErrorCode::InvalidInput, path_.string(), "its first output is empty; it guesses nothing");
     if (!names_.empty() && names_.size() != logits.size()) {
       fail(ErrorCode::InvalidInput, path_.string(), "gives {} numbers for {} classes", logits.size(), names_.size());
     }

@@ -6,6 +6,7 @@
 #include "api/load_model.h"
 #include "base/atomic_file.h"
 #include "base/error.h"
+#include "base/json_text.h"
 #include "base/memory_usage.h"
 #include "base/stopwatch.h"
 #include "engine/engine.h"
@@ -37,10 +38,10 @@ std::string in_lines(const nlohmann::ordered_json& document) {
   for (const auto& [key, value] : document.items()) {
     text += fmt::format("{}\n\"{}\": ", text.size() > 1 ? "," : "", key);
     if (!value.is_array() || value.empty()) {
-      text += value.dump();
+      text += json_text(value);
       continue;
     }
-    for (size_t i = 0; i < value.size(); ++i) text += (i == 0 ? "[\n  " : ",\n  ") + value[i].dump();
+    for (size_t i = 0; i < value.size(); ++i) text += (i == 0 ? "[\n  " : ",\n  ") + json_text(value[i]);
     text += "]";
   }
   return text + "\n}\n";

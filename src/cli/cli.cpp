@@ -6,7 +6,9 @@
 #include <new>
 #include <ostream>
 
+#include "base/memory_budget.h"
 #include "base/parallel.h"
+#include "base/printable.h"
 #include "base/stopwatch.h"
 #include "cli/context.h"
 #include "cli/help.h"
@@ -27,6 +29,12 @@ void declare_common_flags(CLI::App& app, CommonFlags& flags) {
       ->check(CLI::Range(1, 1024).description(""))
       ->type_name("N")
       ->group(kCommonGroup);
+  if (app.get_option_no_throw("--memory") == nullptr) {  // a verb may know how to make do with less
+    app.add_option("--memory", flags.memory, "memory to use, in MiB (default: what the machine has free)")
+        ->check(CLI::Range(1, 1 << 30).description(""))
+        ->type_name("MIB")
+        ->group(kCommonGroup);
+  }
   app.add_option("--seed", flags.seed, "seed of everything random (default: 0)")
       ->check(CLI::NonNegativeNumber.description(""))
       ->type_name("N")
@@ -63,9 +71,17 @@ std::string describe_unknown(const CLI::App& root, const CLI::App& app, const Re
   return fmt::format("unexpected argument '{}'", unknown.front());
 }
 
+/// CLI11 spells out the largest double where a range has no upper end.
+std::string without_endless_range(const std::string& message) {
+  const size_t range = message.find(" not in range ");
+  const bool endless = range != std::string::npos && message.find(" to 1797693134", range) != std::string::npos;
+  return endless ? message.substr(0, range) + " is too small" : message;
+}
+
 void run_verb(const std::string& name, const std::function<void(Context&)>& work, const CommonFlags& flags,
               std::ostream& out, std::ostream& err) {
   if (flags.threads > 0) set_thread_count(flags.threads);
+  set_memory_limit(flags.memory << 20);
   Context context(flags, out, err);
   const Stopwatch watch;
   work(context);
@@ -104,7 +120,7 @@ int run_cli(int argc, const char* const* argv, std::ostream& out, std::ostream& 
   };
   const auto wrong_usage = [&](const std::string& message) {
     const std::string verb = &chosen() == &root ? "" : " " + chosen().get_name();
-    err << "kaon: " << message << "\nSee 'kaon" << verb << " --help'.\n";
+    err << "kaon: " << printable(message) << "\nSee 'kaon" << verb << " --help'.\n";
     return kWrongUsage;
   };
 
@@ -124,11 +140,11 @@ int run_cli(int argc, const char* const* argv, std::ostream& out, std::ostream& 
     return 0;
   } catch (const CLI::ParseError& error) {
     const std::string unknown = describe_unknown(root, chosen(), verbs);
-    return wrong_usage(unknown.empty() ? error.what() : unknown);
+    return wrong_usage(unknown.empty() ? without_endless_range(error.what()) : unknown);
   } catch (const std::bad_alloc&) {
     err << "kaon: out of memory\n";
   } catch (const std::exception& error) {
-    err << "kaon: " << error.what() << '\n';
+    err << "kaon: " << printable(error.what()) << '\n';
   }
   return kFailed;
 }

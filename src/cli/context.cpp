@@ -1,8 +1,11 @@
 #include "cli/context.h"
 
 #include <nlohmann/json.hpp>
+#include <sstream>
 
 #include "base/atomic_file.h"
+#include "base/json_text.h"
+#include "base/printable.h"
 
 namespace kaon {
 
@@ -14,8 +17,7 @@ void Context::stream(const std::string& piece) {
 
 void Context::result(const nlohmann::ordered_json& document, const std::function<void(std::ostream&)>& print) {
   bar_.hide();
-  // Names in a model may hold any bytes; invalid UTF-8 becomes U+FFFD instead of an exception.
-  const auto text = [&] { return document.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + '\n'; };
+  const auto text = [&] { return json_text(document, 2) + '\n'; };
   if (flags_.json == "-") {
     out_ << text();
   } else {
@@ -24,7 +26,9 @@ void Context::result(const nlohmann::ordered_json& document, const std::function
       file.write(text());
       file.commit();
     }
-    print(out_);
+    std::ostringstream shown;
+    print(shown);
+    out_ << printable(shown.str());  // names in a model may hold a terminal's commands
   }
   out_.flush();
   if (!out_) fail(ErrorCode::Io, "stdout", "cannot write the result");

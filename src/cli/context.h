@@ -6,6 +6,7 @@
 #include <string>
 
 #include "base/error.h"
+#include "base/printable.h"
 #include "cli/progress_bar.h"
 
 namespace kaon {
@@ -14,7 +15,8 @@ namespace kaon {
 struct CommonFlags {
   bool verbose = false;
   bool quiet = false;
-  int threads = 0;  ///< 0 = the cores this process may run on
+  int threads = 0;     ///< 0 = the cores this process may run on
+  int64_t memory = 0;  ///< MiB; 0 = what the machine has free
   uint64_t seed = 0;
   std::string json;  ///< empty = for people; "-" = JSON on stdout; else the file it is written to
 };
@@ -32,7 +34,7 @@ class Context {
   void note(fmt::format_string<Args...> format, Args&&... args) {
     if (flags_.quiet) return;
     bar_.hide();
-    err_ << fmt::format(format, std::forward<Args>(args)...) << '\n';
+    err_ << printable(fmt::format(format, std::forward<Args>(args)...)) << '\n';
   }
   /// A line on stderr that only -v shows.
   template <typename... Args>

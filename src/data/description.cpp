@@ -1,6 +1,7 @@
 #include "data/description.h"
 
 #include "base/error.h"
+#include "base/json_text.h"
 #include "base/keys.h"
 #include "base/mapped_file.h"
 #include "data/sources.h"
@@ -13,7 +14,7 @@ nlohmann::json parse(const std::filesystem::path& path) {
   const auto file = MappedFile::open(path);
   const auto* text = reinterpret_cast<const char*>(file->bytes().data());
   try {
-    return nlohmann::json::parse(text, text + file->bytes().size());
+    return nlohmann::json::parse(text, text + file->bytes().size(), bounded_depth(path.string()));
   } catch (const nlohmann::json::exception& error) {
     fail(ErrorCode::InvalidConfig, path.string(), "not valid JSON: {}", error.what());
   }

@@ -69,7 +69,11 @@ const Model& Engine::model() const { return program_->model(); }
 std::vector<Tensor> Engine::run(const TensorMap& inputs, const Hooks& hooks, const Variant& variant) {
   use_configured_threads();
   const c10::InferenceMode inference;
-  return plans_->run(load_inputs(*program_, inputs), hooks, VariantIds(*program_, variant));
+  try {
+    return plans_->run(load_inputs(*program_, inputs), hooks, VariantIds(*program_, variant));
+  } catch (...) {
+    rethrow_as_error("");
+  }
 }
 
 Frame Engine::start(const TensorMap& inputs, const std::vector<std::string>& keep) const {

@@ -55,8 +55,9 @@ void Frame::set(const std::string& name, const Tensor& tensor) {
 std::vector<Tensor> Frame::outputs() const {
   if (!done()) fail(ErrorCode::InvalidInput, "frame", "{} of {} nodes have run", position(), node_count());
   std::vector<Tensor> outputs;
-  for (const int32_t id : state_->program->outputs())
-    outputs.push_back(to_tensor(state_->table[static_cast<size_t>(id)]));
+  for (size_t i = 0; i < state_->program->outputs().size(); ++i) {
+    outputs.push_back(to_tensor(state_->program->output(state_->table, i)));
+  }
   return outputs;
 }
 

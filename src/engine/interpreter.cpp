@@ -91,7 +91,7 @@ std::vector<Tensor> interpret(const Program& program, std::vector<Value> table, 
     for (const int32_t id : program.steps()[i].dead) table[static_cast<size_t>(id)] = {};
   }
   std::vector<Tensor> outputs;
-  for (const int32_t id : program.outputs()) outputs.push_back(to_tensor(table[static_cast<size_t>(id)]));
+  for (size_t i = 0; i < program.outputs().size(); ++i) outputs.push_back(to_tensor(program.output(table, i)));
   return outputs;
 }
 

@@ -13,16 +13,26 @@ std::string first_line(const std::string& text) { return text.substr(0, text.fin
 
 }  // namespace
 
+void rethrow_as_error(const std::string& where) {
+  try {
+    throw;
+  } catch (const Error& error) {
+    if (where.empty() || error.where() == where) throw;
+    fail(error.code(), where, "{}", error.what());
+  } catch (const c10::Error& error) {
+    fail(ErrorCode::InvalidInput, where, "{}", first_line(error.what_without_backtrace()));
+  } catch (const std::bad_alloc&) {
+    fail(ErrorCode::InvalidInput, where, "there is not enough memory");
+  } catch (const std::exception& error) {
+    fail(ErrorCode::InvalidInput, where, "{}", first_line(error.what()));
+  }
+}
+
 void run_kernel(const Kernel& kernel, Call& call, const Node& node) {
   try {
     kernel(call);
-  } catch (const Error& error) {
-    if (error.where() == node.label()) throw;
-    fail(error.code(), node.label(), "{}", error.what());
-  } catch (const c10::Error& error) {
-    fail(ErrorCode::InvalidInput, node.label(), "{}", first_line(error.what_without_backtrace()));
-  } catch (const std::exception& error) {
-    fail(ErrorCode::InvalidInput, node.label(), "{}", first_line(error.what()));
+  } catch (...) {
+    rethrow_as_error(node.label());
   }
 }
 
@@ -32,8 +42,21 @@ const Value& Call::value(size_t input) const {
 }
 
 std::vector<int64_t> Call::ints(size_t input) const {
+  if (!at::isIntegralType(in(input).scalar_type(), /*includeBool=*/true)) {
+    fail(ErrorCode::InvalidInput, fmt::format("input {}", input), "must hold integers, not {}", name_of(type(input)));
+  }
   const at::Tensor flat = in(input).to(at::kLong).contiguous();
   return {flat.data_ptr<int64_t>(), flat.data_ptr<int64_t>() + flat.numel()};
+}
+
+std::vector<int64_t> Call::sizes(size_t input) const {
+  std::vector<int64_t> values = ints(input);
+  for (const int64_t value : values) {
+    if (value > kLargestSize || value < -kLargestSize) {
+      fail(ErrorCode::InvalidInput, fmt::format("input {}", input), "{} is no size; up to 2^31 is accepted", value);
+    }
+  }
+  return values;
 }
 
 void Call::out(size_t output, at::Tensor tensor) {
@@ -44,7 +67,13 @@ void Call::out(size_t output, at::Tensor tensor) {
 void Call::out(size_t output, at::Tensor tensor, DType type) { out(output, make_value(std::move(tensor), type)); }
 
 void Call::out(size_t output, Value value) {
-  if (wants(output)) outputs_[output] = std::move(value);
+  if (!wants(output)) return;
+  // Whoever reads the value goes by its type.
+  if (value.tensor.scalar_type() != carrier(value.type)) {
+    fail(ErrorCode::InvalidInput, fmt::format("output {}", output), "it would be {}, but holds {}; inputs of one type?",
+         name_of(value.type), at::toString(value.tensor.scalar_type()));
+  }
+  outputs_[output] = std::move(value);
 }
 
 const Tensor* OpInfo::constant(size_t input) const {

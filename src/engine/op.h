@@ -17,6 +17,9 @@ namespace kaon {
 class Program;
 class ProgramBuilder;
 
+/// Sizes, strides, pads and axes in a file are at most this.
+inline constexpr int64_t kLargestSize = int64_t{1} << 31;
+
 /// One execution of one node: its inputs, and where its outputs go.
 class Call {
  public:
@@ -28,8 +31,10 @@ class Call {
   const at::Tensor& in(size_t input) const { return value(input).tensor; }
   DType type(size_t input) const { return value(input).type; }
   size_t input_count() const { return inputs_.size(); }
-  /// Integer or bool input as a vector (axes, shapes, pads).
+  /// Integer or bool input as a vector (axes, indices).
   std::vector<int64_t> ints(size_t input) const;
+  /// Likewise, sizes and pads: within ±kLargestSize, so that sums and products of a few stay far from overflow.
+  std::vector<int64_t> sizes(size_t input) const;
 
   bool wants(size_t output) const { return output < outputs_.size(); }
   /// Only the outputs' shapes and types matter: costly kernels may give zeros.
@@ -48,6 +53,9 @@ class Call {
 /// Runs a node. Attributes were read when the kernel was made, so a call looks nothing up.
 /// Kernels stay differentiable: no in-place work on inputs, no raw data pointers where ATen calls would do.
 using Kernel = std::function<void(Call&)>;
+
+/// Inside a catch: throws what was caught again as kaon::Error of one line, at `where` unless it names its own place.
+[[noreturn]] void rethrow_as_error(const std::string& where);
 
 /// Runs a kernel; whatever it throws comes out as kaon::Error naming the node.
 void run_kernel(const Kernel& kernel, Call& call, const Node& node);

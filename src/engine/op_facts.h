@@ -61,6 +61,7 @@ struct OpFacts {
   ShapeSource shape = ShapeSource::Unsaid;
   std::vector<size_t> shape_inputs = {};  ///< inputs that decide an output's shape by their contents
   bool reads_shapes = false;              ///< only the shapes of its inputs matter: Shape, Size
+  bool ints_are_values = false;           ///< integer attributes may be any number, not only sizes and axes
   bool random = false;                    ///< another result at every run
   bool all_data = false;                  ///< every input carries data, not only the first: Add, Concat
   bool clips = false;                     ///< clamps its first input: Relu, Clip
@@ -85,6 +86,10 @@ struct OpFacts {
   }
   OpFacts with_all_data() && {
     all_data = true;
+    return std::move(*this);
+  }
+  OpFacts with_any_ints() && {
+    ints_are_values = true;
     return std::move(*this);
   }
   OpFacts that_clips() && {

@@ -4,6 +4,8 @@
 
 #include <algorithm>
 
+#include "engine/memory_guard.h"
+
 namespace kaon {
 
 namespace {
@@ -13,9 +15,27 @@ int64_t opset_of(const Model& model, const std::string& domain) {
   return it == model.opsets.end() ? 1 : it->second;
 }
 
+/// Kernels compute with these numbers, so what no size or axis can be stops here.
+void check_attributes(const Node& node) {
+  const OpFacts* facts = operators().facts(node.domain, node.op);
+  if (facts == nullptr || facts->ints_are_values) return;
+  const auto check = [&](const Attribute& attribute, int64_t value) {
+    if (value <= kLargestSize && value >= -kLargestSize) return;
+    fail(ErrorCode::InvalidInput, node.label(), "attribute '{}' is {}; numbers up to 2^31 are accepted", attribute.name,
+         value);
+  };
+  for (const Attribute& attribute : node.attributes) {
+    if (const auto* number = std::get_if<int64_t>(&attribute.value)) check(attribute, *number);
+    if (const auto* numbers = std::get_if<std::vector<int64_t>>(&attribute.value)) {
+      for (const int64_t value : *numbers) check(attribute, value);
+    }
+  }
+}
+
 }  // namespace
 
 std::shared_ptr<const Program> Program::compile(Model model) {
+  guard_memory();
   const auto shared = std::make_shared<const Model>(std::move(model));
   std::vector<std::string> unsupported;
   auto program = ProgramBuilder(shared, shared->graph, unsupported).build();
@@ -74,8 +94,23 @@ std::vector<Value> Program::run_table(std::vector<Value> table) const {
   }
   std::vector<Value> outputs;
   outputs.reserve(outputs_.size());
-  for (const int32_t id : outputs_) outputs.push_back(table[static_cast<size_t>(id)]);
+  for (size_t i = 0; i < outputs_.size(); ++i) outputs.push_back(output(table, i));
   return outputs;
+}
+
+const Value& Program::output(const std::vector<Value>& table, size_t index) const {
+  const Value& value = table[static_cast<size_t>(outputs_[index])];
+  if (!value.defined()) fail_unset(outputs_[index]);
+  return value;
+}
+
+void Program::fail_unset(int32_t value) const {
+  const std::string& name = names_[static_cast<size_t>(value)];
+  for (size_t i = 0; i < steps_.size(); ++i) {
+    if (std::ranges::find(steps_[i].outputs, value) == steps_[i].outputs.end()) continue;
+    fail(ErrorCode::InvalidInput, graph_->nodes[i].label(), "its operator does not make the output '{}'", name);
+  }
+  fail(ErrorCode::InvalidInput, name, "this output has no value");
 }
 
 ProgramBuilder::ProgramBuilder(std::shared_ptr<const Model> model, const Graph& graph,
@@ -86,6 +121,11 @@ int32_t ProgramBuilder::define(const std::string& name) {
   const auto [it, added] = program_->ids_.emplace(name, static_cast<int32_t>(program_->names_.size()));
   if (added) program_->names_.push_back(name);
   return it->second;
+}
+
+int32_t ProgramBuilder::unnamed() {
+  program_->names_.emplace_back();
+  return static_cast<int32_t>(program_->names_.size()) - 1;
 }
 
 std::shared_ptr<const Program> ProgramBuilder::build() {
@@ -111,6 +151,7 @@ std::shared_ptr<const Program> ProgramBuilder::build() {
 void ProgramBuilder::build_step(const Node& node) {
   Step step;
   captured_.clear();
+  check_attributes(node);
   const OpInfo info(node, opset_of(*model_, node.domain), *this);
   if (const KernelMaker* maker = operators().find(node.domain, node.op)) {
     try {
@@ -127,7 +168,8 @@ void ProgramBuilder::build_step(const Node& node) {
   }
   for (const std::string& input : node.inputs) step.inputs.push_back(input.empty() ? -1 : define(input));
   step.inputs.insert(step.inputs.end(), captured_.begin(), captured_.end());
-  for (const std::string& output : node.outputs) step.outputs.push_back(output.empty() ? -1 : define(output));
+  for (const std::string& output : node.outputs) step.outputs.push_back(output.empty() ? unnamed() : define(output));
+  if (step.outputs.empty()) step.outputs.push_back(unnamed());
   program_->steps_.push_back(std::move(step));
 }
 

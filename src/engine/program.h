@@ -10,7 +10,7 @@
 
 namespace kaon {
 
-/// One node made ready: values are indices into the run's table, -1 where an optional one is left out.
+/// One node made ready: values are indices into the run's table, -1 where an optional input is left out.
 struct Step {
   Kernel kernel;
   std::vector<int32_t> inputs;  ///< the node's own, then what its subgraphs capture
@@ -52,6 +52,9 @@ class Program {
   std::vector<Value> run(std::vector<Value> inputs) const;
   /// Runs all steps on a table of values, freeing each at its last use, and gives the outputs.
   std::vector<Value> run_table(std::vector<Value> table) const;
+  /// Output `index` of a finished run; throws InvalidInput where no kernel set it.
+  const Value& output(const std::vector<Value>& table, size_t index) const;
+  [[noreturn]] void fail_unset(int32_t value) const;
   /// A table with the constants in place.
   std::vector<Value> new_table() const;
   /// Runs one step; kernel failures come back as kaon::Error naming the node. `edit`, where given, may change what the
@@ -83,6 +86,8 @@ class ProgramBuilder {
 
  private:
   int32_t define(const std::string& name);
+  /// A value for an output that the node leaves unnamed: made and freed at once, so that every output has an id.
+  int32_t unnamed();
   void build_step(const Node& node);
   void find_last_uses();
 

@@ -127,7 +127,7 @@ std::optional<Layer> find_layer(const Graph& graph, int64_t index, const Uses& u
   for (const size_t at : rule->inputs) {
     if (at >= node.inputs.size()) continue;
     const std::optional<Constant> weight = constants.find(node.inputs[at]);
-    if (!weight || !is_float(weight->type)) continue;
+    if (!weight || !is_float(weight->type) || element_count(weight->shape) == 0) continue;
     const int64_t rank = std::ssize(weight->shape);
     if (rank < rule->least_rank || rank > rule->most_rank) continue;
     if (node.op == "Gather" && node.get_int("axis", 0) != 0) continue;

@@ -147,6 +147,7 @@ std::vector<Range> tile_ranges(FloatView in, const Tiling& tiling) {
   check_view(in, "in");
   check_tiling(tiling);
   check_size(in.size, tiling.element_count(), "in");
+  if (in.size == 0) return std::vector<Range>(tiling.tile_count());
   const RowPlan plan(tiling);
   std::vector<float> low(tiling.tile_count(), kInf), high(tiling.tile_count(), -kInf);
 

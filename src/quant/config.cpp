@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 #include <sstream>
 
+#include "base/json_text.h"
 #include "base/error.h"
 #include "base/keys.h"
 #include "quant/algorithm.h"
@@ -227,7 +228,7 @@ Config read_config(const std::string& path) {
   if (!file) fail(ErrorCode::Io, path, "cannot be read");
   Json document;
   try {
-    document = Json::parse(file);
+    document = Json::parse(file, bounded_depth(path));
   } catch (const nlohmann::json::exception& error) {
     fail(ErrorCode::CorruptFile, path, "is not JSON: {}", error.what());
   }

@@ -1,5 +1,7 @@
 #include <algorithm>
+#include <limits>
 
+#include "base/memory_budget.h"
 #include "engine/arith.h"
 #include "engine/program.h"
 
@@ -34,7 +36,13 @@ Value empty_stack(const ValueInfo& element, int64_t axis) {
 Value stack(const std::vector<Value>& values, int64_t axis) {
   std::vector<at::Tensor> tensors;
   tensors.reserve(values.size());
-  for (const Value& value : values) tensors.push_back(value.tensor);
+  for (const Value& value : values) {
+    if (value.type != values.front().type) {
+      fail(ErrorCode::InvalidInput, "scan output", "the body gives {} in one iteration and {} in another",
+           name_of(values.front().type), name_of(value.type));
+    }
+    tensors.push_back(value.tensor);
+  }
   return {at::stack(tensors, axis), values.front().type};
 }
 
@@ -50,6 +58,23 @@ Kernel make_if(const OpInfo& info) {
   };
 }
 
+/// Whether a loop's body hands its condition on, so that only the trip count ends it.
+bool hands_condition_on(const Graph& body) {
+  const std::string& out = body.outputs.front().name;
+  const std::string& in = body.inputs[1].name;
+  return out == in || std::ranges::any_of(body.nodes, [&](const Node& node) {
+           return node.op == "Identity" && node.inputs.size() == 1 && node.inputs[0] == in &&
+                  node.outputs.size() == 1 && node.outputs[0] == out;
+         });
+}
+
+/// Throws where the elements that so many trips collect do not fit in memory.
+void require_trips(int64_t trips, size_t collected) {
+  constexpr int64_t kElementBytes = 256;  // a tensor, however small
+  const int64_t each = kElementBytes * static_cast<int64_t>(collected);
+  if (each > 0) require_memory(std::min(trips, std::numeric_limits<int64_t>::max() / each) * each, "trip count");
+}
+
 /// Inputs: trip count, condition, carried values. The body maps (iteration, condition, carried) to (condition,
 /// carried, one element of each scan output).
 Kernel make_loop(const OpInfo& info) {
@@ -59,7 +84,8 @@ Kernel make_loop(const OpInfo& info) {
   const std::vector<ValueInfo>& elements = body.program->graph().outputs;
   require_count(body.program->graph().inputs.size(), 2 + carried_count, "inputs of the loop's body");
   if (elements.size() <= carried_count) require_count(elements.size(), 1 + carried_count, "outputs of the loop's body");
-  return [body, carried_count](Call& call) {
+  const bool runs_all = hands_condition_on(body.program->graph());
+  return [body, carried_count, runs_all](Call& call) {
     const bool bounded = call.has(0);
     const int64_t trips = bounded ? call.in(0).item().toLong() : 0;
     bool go_on = !call.has(1) || truth(call.in(1));
@@ -67,6 +93,7 @@ Kernel make_loop(const OpInfo& info) {
     for (size_t i = 0; i < carried_count; ++i) carried.push_back(call.value(2 + i));
     const std::vector<ValueInfo>& infos = body.program->graph().outputs;
     std::vector<std::vector<Value>> collected(infos.size() - 1 - carried_count);
+    if (bounded && go_on && runs_all) require_trips(trips, collected.size());
     for (int64_t trip = 0; go_on && (!bounded || trip < trips); ++trip) {
       std::vector<Value> inputs{{at::scalar_tensor(trip, at::kLong), DType::Int64},
                                 {at::scalar_tensor(true, at::kBool), DType::Bool}};

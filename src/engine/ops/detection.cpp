@@ -5,6 +5,7 @@
 #include <numeric>
 
 #include "engine/arith.h"
+#include "engine/memory_guard.h"
 
 namespace kaon {
 
@@ -95,7 +96,7 @@ std::vector<std::vector<float>> region_rows(const at::Tensor& rois, int64_t widt
 }
 
 at::Tensor image_of(const at::Tensor& x, int64_t batch) {
-  if (x.dim() != 4 || batch < 0 || batch >= x.size(0)) {
+  if (x.dim() != 4 || batch < 0 || batch >= x.size(0) || x.size(2) < 1 || x.size(3) < 1) {
     fail(ErrorCode::InvalidInput, "rois", "a region is of image {} of an input {}", batch, to_string(x.sizes()));
   }
   return x.select(0, batch);
@@ -112,9 +113,15 @@ Kernel make_max_roi_pool(const OpInfo& info) {
   }
   const float scale = info.node().get_float("spatial_scale", 1);
   return [pooled, scale](Call& call) {
+    constexpr int64_t kMostBins = int64_t{1} << 22;
     const at::Tensor x = widen(call.in(0));
     std::vector<at::Tensor> regions;
-    for (const std::vector<float>& roi : region_rows(call.in(1), 5)) {
+    const std::vector<std::vector<float>> rois = region_rows(call.in(1), 5);
+    if (pooled[0] * pooled[1] > kMostBins / std::max<int64_t>(std::ssize(rois), 1)) {
+      fail(ErrorCode::InvalidInput, "pooled_shape", "{} bins of {} regions; {} in all are accepted", to_string(pooled),
+           rois.size(), kMostBins);
+    }
+    for (const std::vector<float>& roi : rois) {
       const at::Tensor image = image_of(x, static_cast<int64_t>(roi[0]));
       // First and last element of bin i of the region from `from` to `to` on an axis.
       const auto bin = [&](float from, float to, size_t axis, int64_t i) {
@@ -198,6 +205,7 @@ at::Tensor align_region(const at::Tensor& image, const std::vector<float>& roi, 
   if (down < 1 || across < 1) {
     return at::zeros({image.size(0), attributes.height, attributes.width}, image.options());
   }
+  require_room({{image.size(0), attributes.height * down, attributes.width * across}});
   const AxisSamples rows = sample_axis(top, bin_height, attributes.height, down, image.size(1));
   const AxisSamples columns = sample_axis(left, bin_width, attributes.width, across, image.size(2));
   at::Tensor sampled;

@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "engine/arith.h"
+#include "engine/memory_guard.h"
 
 namespace kaon {
 
@@ -32,8 +33,8 @@ Kernel make_constant_of_shape(const OpInfo& info) {
   const Value value = to_value(given == nullptr ? Tensor::scalar(0.0F) : *given);
   if (value.tensor.numel() != 1) info.unsupported("the attribute 'value' must hold one element");
   return [value](Call& call) {
-    const std::vector<int64_t> shape = call.ints(0);
-    element_count(shape);
+    const std::vector<int64_t> shape = call.sizes(0);
+    require_room(shape, static_cast<int64_t>(value.tensor.element_size()));
     call.out(0, value.tensor.reshape({}).expand(shape).contiguous(), value.type);
   };
 }
@@ -71,6 +72,7 @@ void run_range(Call& call) {
   if (!(count < 0x1p48)) {
     fail(ErrorCode::InvalidInput, "delta", "steps of {} from {} to {} never end", delta, start, limit);
   }
+  require_room({{static_cast<int64_t>(count)}}, sizeof(int64_t));
   const at::Tensor steps = at::arange(static_cast<int64_t>(count), at::kLong);
   if (at::isFloatingType(call.in(0).scalar_type())) {
     call.out(0, steps.to(at::kDouble) * delta + start, type);
@@ -123,13 +125,14 @@ Kernel make_unique(const OpInfo& info) {
 OpFacts reading_shapes() {
   OpFacts facts = fixed_shape();
   facts.reads_shapes = true;
+  facts.ints_are_values = true;  // Shape's end may be "the last"
   return facts;
 }
 
 }  // namespace
 
 void register_generator(OpRegistry& ops) {
-  ops.add("Constant", make_constant, fixed_shape());
+  ops.add("Constant", make_constant, fixed_shape().with_any_ints());
   ops.add("ConstantOfShape", make_constant_of_shape, fixed_shape({0}));
   ops.add("EyeLike", make_eye_like, fixed_shape());
   ops.add("Shape", make_shape, reading_shapes());

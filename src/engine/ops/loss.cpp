@@ -71,8 +71,8 @@ Kernel make_mean_variance_normalization(const OpInfo& info) {
 }  // namespace
 
 void register_loss(OpRegistry& ops) {
-  ops.add("NegativeLogLikelihoodLoss", make_likelihood_loss, fixed_shape());
-  ops.add("SoftmaxCrossEntropyLoss", make_cross_entropy, fixed_shape());
+  ops.add("NegativeLogLikelihoodLoss", make_likelihood_loss, fixed_shape().with_any_ints());
+  ops.add("SoftmaxCrossEntropyLoss", make_cross_entropy, fixed_shape().with_any_ints());
   ops.add("MeanVarianceNormalization", make_mean_variance_normalization, fixed_shape());
 }
 

@@ -4,6 +4,7 @@
 #include <optional>
 
 #include "engine/arith.h"
+#include "engine/memory_guard.h"
 
 namespace kaon {
 
@@ -16,6 +17,12 @@ void moved(Call& call, at::Tensor tensor, size_t output = 0) {
 
 int64_t product(at::IntArrayRef sizes) {
   return std::accumulate(sizes.begin(), sizes.end(), int64_t{1}, std::multiplies<>());
+}
+
+int64_t one_int(const Call& call, size_t input) {
+  const std::vector<int64_t> values = call.ints(input);
+  if (values.size() != 1) fail(ErrorCode::InvalidInput, fmt::format("input {}", input), "must hold one number");
+  return values[0];
 }
 
 /// Integers that were an attribute in old opsets and are an input since; nothing where the node has neither.
@@ -54,10 +61,10 @@ std::vector<int64_t> resolve_shape(std::vector<int64_t> shape, const at::Tensor&
   }
   if (open) {
     shape[*open] = 1;
-    const int64_t known = product(shape);
+    const int64_t known = element_count(shape);
     shape[*open] = known == 0 ? 0 : x.numel() / known;
   }
-  if (product(shape) != x.numel()) {
+  if (element_count(shape) != x.numel()) {
     fail(ErrorCode::InvalidInput, "shape", "{} does not hold the {} elements of the input {}", to_string(shape),
          x.numel(), to_string(x.sizes()));
   }
@@ -145,7 +152,13 @@ Kernel make_concat(const OpInfo& info) {
   return [axis](Call& call) {
     std::vector<at::Tensor> parts;
     parts.reserve(call.input_count());
-    for (size_t i = 0; i < call.input_count(); ++i) parts.push_back(call.in(i));
+    for (size_t i = 0; i < call.input_count(); ++i) {
+      if (call.type(i) != call.type(0)) {
+        fail(ErrorCode::InvalidInput, fmt::format("input {}", i), "is {} and input 0 is {}; Concat needs one type",
+             name_of(call.type(i)), name_of(call.type(0)));
+      }
+      parts.push_back(call.in(i));
+    }
     moved(call, at::cat(parts, wrap_axis(axis, call.in(0).dim())));
   };
 }
@@ -216,21 +229,28 @@ Kernel make_slice(const OpInfo& info) {
   };
 }
 
-void expand(Call& call) { moved(call, call.in(0).expand(at::infer_size(call.in(0).sizes(), call.ints(1)))); }
+void expand(Call& call) {
+  const std::vector<int64_t> shape = at::infer_size(call.in(0).sizes(), call.sizes(1));
+  require_room(shape, static_cast<int64_t>(call.in(0).element_size()));
+  moved(call, call.in(0).expand(shape));
+}
 
 Kernel make_tile(const OpInfo& info) {
   const bool single_axis = info.opset() < 6;
   return [single_axis](Call& call) {
     const at::Tensor& x = call.in(0);
-    std::vector<int64_t> repeats = call.ints(1);
+    std::vector<int64_t> repeats = call.sizes(1);
     if (single_axis) {
-      const int64_t tiles = repeats.at(0);
+      const int64_t tiles = one_int(call, 1);
       repeats.assign(static_cast<size_t>(x.dim()), 1);
-      repeats[static_cast<size_t>(wrap_axis(call.ints(2).at(0), x.dim()))] = tiles;
+      repeats[static_cast<size_t>(wrap_axis(one_int(call, 2), x.dim()))] = tiles;
     }
     if (std::ssize(repeats) != x.dim()) {
       fail(ErrorCode::InvalidInput, "repeats", "{} does not fit an input of rank {}", to_string(repeats), x.dim());
     }
+    std::vector<int64_t> shape = x.sizes().vec();
+    for (size_t i = 0; i < shape.size(); ++i) shape[i] *= repeats[i];
+    require_room(shape, static_cast<int64_t>(x.element_size()));
     moved(call, x.repeat(repeats));
   };
 }
@@ -288,7 +308,7 @@ Kernel make_trilu(const OpInfo& info) {
   return [upper](Call& call) {
     const at::Tensor& x = call.in(0);
     if (x.dim() < 2) fail(ErrorCode::InvalidInput, "input 0", "its rank is {}, at least 2 is needed", x.dim());
-    const int64_t k = call.has(1) ? std::clamp(call.ints(1).at(0), -x.size(-2) - 1, x.size(-1) + 1) : 0;
+    const int64_t k = call.has(1) ? std::clamp(one_int(call, 1), -x.size(-2) - 1, x.size(-1) + 1) : 0;
     moved(call, upper ? at::triu(x, k) : at::tril(x, k));
   };
 }
@@ -347,7 +367,7 @@ void register_movement(OpRegistry& ops) {
   ops.add("Concat", make_concat,
           fixed_shape().with(Homogeneous::Tensor).with(FlowKind::Computes).with_all_data().where(decide_concat));
   ops.add("Split", make_split, moving({1}));
-  ops.add("Slice", make_slice, moving({1, 2, 3, 4}).where(decide_slice));
+  ops.add("Slice", make_slice, moving({1, 2, 3, 4}).with_any_ints().where(decide_slice));
   ops.add_simple("Expand", expand, moving({1}));
   ops.add("Tile", make_tile, moving({1, 2}));
   ops.add("DepthToSpace", make_depth_to_space, moving().with(Samples::First));

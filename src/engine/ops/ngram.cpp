@@ -3,6 +3,7 @@
 #include <map>
 
 #include "engine/arith.h"
+#include "engine/memory_guard.h"
 
 namespace kaon {
 
@@ -56,16 +57,17 @@ NgramOptions read_options(const OpInfo& info) {
       const auto first = elements.begin() + at;
       options.pool.try_emplace({first, first + static_cast<int64_t>(n)}, places[id],
                                weights == nullptr ? 1.0F : (*weights)[id]);
+      if (places[id] > kLargestSize) fail(ErrorCode::InvalidInput, node.label(), "ngram_indexes holds {}", places[id]);
       options.width = std::max(options.width, places[id] + 1);
     }
   }
-  element_count({{options.width}});
+  require_room({{options.width}});
   return options;
 }
 
 void count_row(const NgramOptions& options, const int64_t* row, int64_t length, float* out) {
   std::vector<int64_t> gram;
-  for (size_t n = options.shortest; n <= options.longest; ++n) {
+  for (size_t n = options.shortest; n <= std::min(options.longest, static_cast<size_t>(length)); ++n) {
     // A single element has nothing to skip.
     const int64_t last_stride = n == 1 ? 1 : options.skips + 1;
     for (int64_t stride = 1; stride <= last_stride; ++stride) {
@@ -92,6 +94,7 @@ Kernel make_tf_idf_vectorizer(const OpInfo& info) {
     const int64_t length = shape.back();
     const int64_t rows = x.dim() == 1 ? 1 : shape[0];
     shape.back() = options.width;
+    require_room(shape);
     at::Tensor out = at::zeros(shape, at::kFloat);
     for (int64_t r = 0; r < rows; ++r) {
       count_row(options, x.data_ptr<int64_t>() + r * length, length, out.data_ptr<float>() + r * options.width);
@@ -102,6 +105,8 @@ Kernel make_tf_idf_vectorizer(const OpInfo& info) {
 
 }  // namespace
 
-void register_ngram(OpRegistry& ops) { ops.add("TfIdfVectorizer", make_tf_idf_vectorizer, fixed_shape()); }
+void register_ngram(OpRegistry& ops) {
+  ops.add("TfIdfVectorizer", make_tf_idf_vectorizer, fixed_shape().with_any_ints());
+}
 
 }  // namespace kaon

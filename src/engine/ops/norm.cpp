@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <numeric>
 
 #include "engine/arith.h"
@@ -13,10 +14,22 @@ struct BatchNormAttributes {
   bool spatial = true;
 };
 
+void require_per_channel(const at::Tensor& x, const at::Tensor& parameter, size_t input) {
+  if (x.dim() >= 2 && parameter.dim() == 1 && parameter.size(0) == x.size(1)) return;
+  fail(ErrorCode::InvalidInput, fmt::format("input {}", input), "{} must hold one number for each channel of {}",
+       to_string(parameter.sizes()), to_string(x.sizes()));
+}
+
 void batch_norm(Call& call, const BatchNormAttributes& attributes) {
   const at::Tensor x = widen(call.in(0));
   const auto parameter = [&](size_t input) { return call.in(input).to(x.scalar_type()); };
   const at::Tensor scale = parameter(1), bias = parameter(2), mean = parameter(3), variance = parameter(4);
+  if (attributes.spatial && x.dim() > 1) {
+    for (size_t i = 1; i < 5; ++i) require_per_channel(x, call.in(i), i);
+  }
+  if (attributes.training && x.numel() == 0) {
+    fail(ErrorCode::InvalidInput, "input 0", "{} holds nothing to take statistics of", to_string(x.sizes()));
+  }
   if (!attributes.training) {
     // ATen's fused form has no gradient for the statistics.
     const bool fused = attributes.spatial && x.dim() > 1 && !mean.requires_grad() && !variance.requires_grad();
@@ -67,6 +80,7 @@ Kernel make_batch_norm(const OpInfo& info) {
 Kernel make_instance_norm(const OpInfo& info) {
   const float epsilon = info.node().get_float("epsilon", 1e-5F);
   return [epsilon](Call& call) {
+    for (size_t i = 1; i < 3; ++i) require_per_channel(call.in(0), call.in(i), i);
     const at::Tensor y = at::instance_norm(widen(call.in(0)), widen(call.in(1)), widen(call.in(2)), {}, {},
                                            /*use_input_stats=*/true, 0, epsilon, false);
     call.out(0, y, call.type(0));
@@ -178,8 +192,11 @@ Kernel make_lrn(const OpInfo& info) {
     const at::Tensor x = widen(call.in(0));
     const int64_t channels = x.size(1);
     const at::Tensor squares = x.square().reshape({x.size(0), 1, channels, -1});
-    const at::Tensor padded = at::constant_pad_nd(squares, {0, 0, (size - 1) / 2, size / 2});
-    const at::Tensor mean = at::avg_pool2d(padded, {size, 1}, {1, 1}).reshape(x.sizes());
+    // What a wide window sees beyond the channels is zero.
+    const int64_t before = std::min((size - 1) / 2, channels), after = std::min(size / 2, channels);
+    const at::Tensor padded = at::constant_pad_nd(squares, {0, 0, before, after});
+    const at::Tensor mean =
+        at::avg_pool2d(padded, {before + after + 1, 1}, {1, 1}, 0, false, true, size).reshape(x.sizes());
     call.out(0, x / (mean * alpha + bias).pow(beta), call.type(0));
   };
 }

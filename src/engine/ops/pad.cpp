@@ -2,6 +2,7 @@
 #include <numeric>
 
 #include "engine/arith.h"
+#include "engine/memory_guard.h"
 
 namespace kaon {
 
@@ -61,7 +62,7 @@ Kernel make_pad(const OpInfo& info) {
   const float fixed_value = info.node().get_float("value", 0);
   return [mode, as_inputs, fixed, fixed_value](Call& call) {
     const at::Tensor& x = call.in(0);
-    const std::vector<int64_t> pads = as_inputs ? call.ints(1) : fixed;
+    const std::vector<int64_t> pads = as_inputs ? call.sizes(1) : fixed;
     std::vector<int64_t> axes(static_cast<size_t>(x.dim()));
     std::iota(axes.begin(), axes.end(), 0);
     if (as_inputs && call.has(3)) axes = call.ints(3);
@@ -76,6 +77,9 @@ Kernel make_pad(const OpInfo& info) {
       begin[axis] = pads[i];
       end[axis] = pads[i + axes.size()];
     }
+    std::vector<int64_t> shape = x.sizes().vec();
+    for (size_t i = 0; i < shape.size(); ++i) shape[i] += begin[i] + end[i];
+    require_room(shape, static_cast<int64_t>(x.element_size()));
     at::Scalar value = fixed_value;
     if (as_inputs) value = call.has(2) && call.in(2).numel() > 0 ? call.in(2).reshape({-1})[0].item() : at::Scalar(0);
     call.out(0, Value{pad(x, begin, end, mode, value), call.type(0)});
@@ -86,7 +90,7 @@ Kernel make_center_crop_pad(const OpInfo& info) {
   const std::vector<int64_t> fixed_axes = info.node().get_ints("axes");
   return [fixed_axes](Call& call) {
     const at::Tensor& x = call.in(0);
-    const std::vector<int64_t> shape = call.ints(1);
+    const std::vector<int64_t> shape = call.sizes(1);
     std::vector<int64_t> axes = fixed_axes;
     if (axes.empty()) {
       axes.resize(static_cast<size_t>(x.dim()));
@@ -116,8 +120,8 @@ Kernel make_col2im(const OpInfo& info) {
   return [dilations = node.get_ints("dilations"), pads = node.get_ints("pads"),
           strides = node.get_ints("strides")](Call& call) {
     const at::Tensor x = widen(call.in(0));
-    const std::vector<int64_t> image = call.ints(1);
-    const std::vector<int64_t> block = call.ints(2);
+    const std::vector<int64_t> image = call.sizes(1);
+    const std::vector<int64_t> block = call.sizes(2);
     const size_t rank = image.size();
     const auto of = [](const std::vector<int64_t>& values, size_t i, int64_t otherwise) {
       return i < values.size() ? values[i] : otherwise;
@@ -137,7 +141,7 @@ Kernel make_col2im(const OpInfo& info) {
       const int64_t dilation = of(dilations, i, 1);
       const int64_t size = image[i] + begin + end;
       const int64_t reach = dilation * (block[i] - 1) + 1;
-      if (size < reach || stride < 1) {
+      if (size < reach || stride < 1 || dilation < 1 || block[i] < 1) {
         fail(ErrorCode::InvalidInput, "block_shape", "a block reaches over {} of {} elements", reach, size);
       }
       const at::Tensor inside = at::arange(block[i], index.options()) * dilation;
@@ -156,7 +160,8 @@ Kernel make_col2im(const OpInfo& info) {
     const int64_t n = x.size(0);
     const int64_t channels = x.size(1) / index.size(0);
     const at::Tensor columns = x.reshape({n, channels, index.numel()});
-    const int64_t area = std::accumulate(padded.begin(), padded.end(), int64_t{1}, std::multiplies<>());
+    const int64_t area = element_count(padded);
+    require_room({{n, channels, area}});
     const at::Tensor sum =
         at::zeros({n, channels, area}, x.options()).scatter_add(2, index.view({1, 1, -1}).expand_as(columns), columns);
     std::vector<int64_t> shape{n, channels};

@@ -3,6 +3,7 @@
 #include <numeric>
 
 #include "engine/arith.h"
+#include "engine/memory_guard.h"
 #include "engine/spatial.h"
 
 namespace kaon {
@@ -16,9 +17,29 @@ std::vector<int64_t> spatial_axes(const at::Tensor& x) {
   return axes;
 }
 
-void require_poolable(const SlidingWindow& window) {
+/// Throws where ATen has no pool of this rank, and where a number in the file asks for endless work.
+void require_poolable(const SlidingWindow& window, const at::Tensor& x) {
+  constexpr double kAlways = 1e9;   // comparisons that any pool may take
+  constexpr double kWindow = 4096;  // elements of a window, on average, beyond that
   if (window.rank() > 3) {
     fail(ErrorCode::Unsupported, "input 0", "it has {} spatial axes; pools run over 1 to 3", window.rank());
+  }
+  std::vector<int64_t> padded{x.size(0), x.size(1)};
+  double elements = 1, work = 1;
+  for (size_t i = 0; i < window.rank(); ++i) {
+    if (std::max(window.begin[i], window.end[i]) >= window.reach(i)) {
+      fail(ErrorCode::InvalidInput, "pads", "{} and {} must be less than the window's {} elements", window.begin[i],
+           window.end[i], window.reach(i));
+    }
+    padded.push_back(window.input[i] + std::max<int64_t>(window.begin[i], 0) + std::max<int64_t>(window.end[i], 0));
+    elements *= static_cast<double>(window.output[i] + window.input[i]);
+    work *= static_cast<double>(window.output[i]) * static_cast<double>(window.kernel[i]);
+  }
+  require_room(padded);
+  const auto planes = static_cast<double>(x.size(0) * x.size(1));
+  if (planes * work > std::max(kAlways, kWindow * planes * elements)) {
+    fail(ErrorCode::InvalidInput, "kernel_shape", "windows of {} elements at {} places take too long",
+         to_string(window.kernel), to_string(window.output));
   }
 }
 
@@ -74,7 +95,7 @@ void max_pool(Call& call, const WindowAttributes& attributes, bool column_major)
   const at::Tensor& input = call.in(0);
   const at::Tensor x = at::isFloatingType(input.scalar_type()) ? widen(input) : input.to(at::kFloat);
   const SlidingWindow window = slide(attributes, x.sizes(), attributes.kernel);
-  require_poolable(window);
+  require_poolable(window, x);
   const std::vector<int64_t> zeros(window.rank(), 0);
   if (fits_aten(window, attributes.ceil)) {
     const auto [y, index] = aten_max_pool(x, window, window.begin);
@@ -131,10 +152,10 @@ at::Tensor window_count(const SlidingWindow& window, bool include_pad, const at:
     std::vector<int64_t> counts(static_cast<size_t>(window.output[i]));
     for (size_t o = 0; o < counts.size(); ++o) {
       const int64_t start = static_cast<int64_t>(o) * window.strides[i] - window.begin[i];
-      for (int64_t k = 0; k < window.kernel[i]; ++k) {
-        const int64_t at = start + k * window.dilations[i];
-        counts[o] += at >= low && at < high ? 1 : 0;
-      }
+      const int64_t step = window.dilations[i];
+      const int64_t first = start >= low ? 0 : (low - start + step - 1) / step;
+      const int64_t end = start >= high ? 0 : std::min(window.kernel[i], (high - start + step - 1) / step);
+      counts[o] = std::max<int64_t>(end - first, 0);
     }
     count = count.unsqueeze(-1) * at::tensor(counts, at::kLong).to(options);
   }
@@ -154,7 +175,7 @@ Kernel make_average_pool(const OpInfo& info) {
   return [attributes = window_attributes(info.node()), include_pad](Call& call) {
     const at::Tensor x = widen(call.in(0));
     const SlidingWindow window = slide(attributes, x.sizes(), attributes.kernel);
-    require_poolable(window);
+    require_poolable(window, x);
     const bool dense = std::all_of(window.dilations.begin(), window.dilations.end(), [](int64_t d) { return d == 1; });
     at::Tensor y;
     if (dense && fits_aten(window, attributes.ceil)) {
@@ -177,7 +198,7 @@ Kernel make_lp_pool(const OpInfo& info) {
   return [attributes = window_attributes(info.node()), p = norm_order(info)](Call& call) {
     const at::Tensor x = widen(call.in(0));
     const SlidingWindow window = slide(attributes, x.sizes(), attributes.kernel);
-    require_poolable(window);
+    require_poolable(window, x);
     call.out(0, window_sum(x.abs().pow(p), window).pow(1 / p), call.type(0));
   };
 }
@@ -212,7 +233,8 @@ Kernel make_max_unpool(const OpInfo& info) {
       shape[2 + i] = (shape[2 + i] - 1) * strides[i] + kernel[i] - pads[i] - pads[i + rank];
     }
     // The indices count in the tensor that was pooled, whose shape is the given one where there is one.
-    if (call.has(2)) shape = call.ints(2);
+    if (call.has(2)) shape = call.sizes(2);
+    require_room(shape, static_cast<int64_t>(x.element_size()));
     const at::Tensor flat = at::zeros(element_count(shape), x.options());
     call.out(0, flat.scatter(0, call.in(1).to(at::kLong).reshape({-1}), x.reshape({-1})).reshape(shape), call.type(0));
   };

@@ -6,6 +6,7 @@
 #include <optional>
 
 #include "engine/arith.h"
+#include "engine/memory_guard.h"
 
 namespace kaon {
 
@@ -111,6 +112,7 @@ Taps find_taps(const ResizedAxis& axis, const ResizeAttributes& attributes) {
   const auto first = static_cast<int64_t>(std::floor(-support)) + 1;
   Taps taps;
   taps.count = 2 * (1 - first);
+  require_room({{taps.count, axis.output}}, sizeof(int64_t) + sizeof(float));
   const auto size = static_cast<size_t>(taps.count * axis.output);
   taps.index.resize(size);
   taps.weight.resize(size);
@@ -221,10 +223,11 @@ std::optional<at::Tensor> interpolate_fused(const at::Tensor& x, const std::vect
 /// Output elements whose place lies outside the input become the extrapolation value.
 at::Tensor extrapolate(at::Tensor y, const std::vector<ResizedAxis>& axes, const ResizeAttributes& attributes) {
   for (const ResizedAxis& axis : axes) {
-    at::Tensor outside = at::zeros(axis.output, at::kBool);
+    const at::Tensor outside = at::zeros(axis.output, at::kBool);
+    bool* is_outside = outside.data_ptr<bool>();
     for (int64_t o = 0; o < axis.output; ++o) {
       const float place = attributes.coordinate(static_cast<float>(o), axis);
-      if (place < 0 || place > static_cast<float>(axis.input - 1)) outside[o] = true;
+      is_outside[o] = place < 0 || place > static_cast<float>(axis.input - 1);
     }
     std::vector<int64_t> shape(static_cast<size_t>(y.dim()), 1);
     shape[static_cast<size_t>(axis.axis)] = axis.output;
@@ -245,6 +248,10 @@ at::Tensor resize(const at::Tensor& input, const std::vector<ResizedAxis>& wante
     axes.push_back(axis);
   }
   if (axes.empty()) return input;
+  std::vector<int64_t> shape = input.sizes().vec();
+  for (const ResizedAxis& axis : axes) shape[static_cast<size_t>(axis.axis)] = axis.output;
+  require_room(shape, static_cast<int64_t>(input.element_size()));
+  if (element_count(shape) == 0) return at::empty(shape, input.options());
   std::sort(axes.begin(), axes.end(), [](const auto& a, const auto& b) { return a.axis < b.axis; });
   at::Tensor y;
   if (attributes.mode == Interpolation::Nearest) {
@@ -289,6 +296,9 @@ void apply_scales(std::vector<ResizedAxis>& axes, const std::vector<float>& scal
       fail(ErrorCode::InvalidInput, "scales", "{} is not a positive number", scales[i]);
     }
     axes[i].scale = scales[i];
+    if (static_cast<float>(axes[i].input) * scales[i] > static_cast<float>(kLargestSize)) {
+      fail(ErrorCode::InvalidInput, "scales", "{} times {} elements are too many", scales[i], axes[i].input);
+    }
     axes[i].output = static_cast<int64_t>(std::floor(static_cast<float>(axes[i].input) * scales[i]));
   }
 }
@@ -339,7 +349,7 @@ Kernel make_resize(const OpInfo& info) {
     if (only_scales || !scales.empty()) {
       apply_scales(axes, scales);
     } else {
-      apply_sizes(axes, call.ints(3), policy);
+      apply_sizes(axes, call.sizes(3), policy);
     }
     const std::vector<float> roi = attributes.crops() ? floats_of(call, 1) : std::vector<float>();
     if (attributes.crops()) require_count(roi.size(), 2 * axes.size(), "roi");
@@ -394,7 +404,7 @@ Kernel make_grid_sample(const OpInfo& info) {
 Kernel make_affine_grid(const OpInfo& info) {
   const bool corners = info.node().get_int("align_corners", 0) != 0;
   return [corners](Call& call) {
-    call.out(0, at::affine_grid_generator(widen(call.in(0)), call.ints(1), corners), call.type(0));
+    call.out(0, at::affine_grid_generator(widen(call.in(0)), call.sizes(1), corners), call.type(0));
   };
 }
 

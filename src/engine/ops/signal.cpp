@@ -4,6 +4,7 @@
 #include <numbers>
 
 #include "engine/arith.h"
+#include "engine/memory_guard.h"
 
 namespace kaon {
 
@@ -71,7 +72,7 @@ KernelMaker cosine_window(std::array<double, 3> terms) {
     const auto type = static_cast<DType>(info.node().get_int("output_datatype", 1));
     return [=](Call& call) {
       const int64_t size = call.in(0).item<int64_t>();
-      element_count({{size}});
+      require_room({{size}}, sizeof(double));
       const double steps = static_cast<double>(std::max<int64_t>(periodic ? size : size - 1, 1));
       const at::Tensor x = at::arange(size, at::kDouble) * (2 * std::numbers::pi / steps);
       call.out(0, terms[0] - terms[1] * at::cos(x) + terms[2] * at::cos(2 * x), type);
@@ -85,7 +86,7 @@ double mel_to_hertz(double mel) { return 700 * (std::pow(10.0, mel / 2595) - 1);
 /// Triangles between neighbouring points that lie evenly on the mel scale, as columns over the bins of a spectrum.
 at::Tensor mel_matrix(int64_t mel_bins, int64_t dft_length, int64_t sample_rate, double lowest, double highest) {
   const int64_t bins = dft_length / 2 + 1;
-  element_count({{bins, mel_bins}});
+  require_room({{bins, mel_bins}});
   std::vector<int64_t> points(static_cast<size_t>(mel_bins) + 2);
   const double low = hertz_to_mel(lowest);
   const double step = (hertz_to_mel(highest) - low) / static_cast<double>(points.size());

@@ -21,7 +21,7 @@ OpFacts node_facts(const PlanGraph& graph, const PlanOp& op) {
 /// Whether `op` maps sample i of its batched inputs to sample i of its outputs.
 bool is_apart(const PlanGraph& graph, const PlanOp& op, const std::vector<bool>& batched, int64_t batch) {
   const auto is_batched = [&](int32_t id) { return id >= 0 && batched[static_cast<size_t>(id)]; };
-  if (op.inputs.empty() || op.outputs[0] < 0) return false;
+  if (op.inputs.empty()) return false;
   const Shape& y = graph.facts(op.outputs[0]).shape;
   if (y.empty() || y[0] != batch) return false;
   switch (node_facts(graph, op).samples) {

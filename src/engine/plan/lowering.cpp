@@ -174,12 +174,13 @@ const std::map<std::string, Lowering::Rule, std::less<>>& Lowering::rules() {
 void Lowering::lower(const PlanOp& op) {
   if (op.is_watcher()) return lower_watcher(op);
   if (op.hook >= 0) return lower_hook(op);
-  for (const int32_t id : op.outputs) {
-    if (id >= 0 && element_count(facts(id).shape) == 0) return lower_aten(op, op.outputs);
-  }
+  const auto is_empty = [&](int32_t id) { return id >= 0 && element_count(facts(id).shape) == 0; };
+  if (std::ranges::any_of(op.outputs, is_empty)) return lower_aten(op, op.outputs);
   if (op.quantizer) return lower_add_quantize(op);
   if (op.is_fake_quantize() && lower_fake_quantize(op)) return;
-  if (op.node->domain.empty()) {
+  // Sums over nothing are left to ATen.
+  const bool has_data = !op.inputs.empty() && op.inputs[0] >= 0 && std::ranges::none_of(op.inputs, is_empty);
+  if (op.node->domain.empty() && has_data) {
     const auto rule = rules().find(op.node->op);
     if (rule != rules().end() && (this->*rule->second)(op)) return;
   }

@@ -79,6 +79,7 @@ Trace trace_program(const Program& program, std::vector<Value> table, const Hook
     }
     for (const int32_t id : step.dead) table[static_cast<size_t>(id)] = {};
   }
+  for (size_t i = 0; i < program.outputs().size(); ++i) static_cast<void>(program.output(table, i));
   return trace;
 }
 
