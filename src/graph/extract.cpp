@@ -1,7 +1,8 @@
 #include "graph/extract.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
-#include <map>
 #include <set>
 #include <unordered_map>
 #include <unordered_set>
@@ -93,7 +94,7 @@ class Extraction {
       nodes.push_back(graph_.nodes[static_cast<size_t>(index)]);
       // A node may make both a value that is given and one that is needed.
       for (std::string& output : nodes.back().outputs) {
-        if (given_.contains(output)) output = names.make(output + "_unused");
+        if (given_.contains(output)) output = names.make(fmt::format("{}_unused", output));
       }
     }
     part.nodes = std::move(nodes);
