@@ -45,7 +45,7 @@ inline Model make_model(std::vector<Node> nodes, std::vector<Initializer> initia
                         std::vector<std::string> outputs, int64_t opset = 17) {
   Model model;
   model.opsets[""] = opset;
-  model.graph.name = "g";
+  model.graph.name.push_back('g');  // GCC 12 takes an assignment for one of 2^63 bytes
   model.graph.nodes = std::move(nodes);
   model.graph.initializers = std::move(initializers);
   model.graph.inputs = std::move(inputs);

@@ -86,7 +86,7 @@ TEST(Config, ErrorsNameTheKeyAndWhatIsNear) {
   EXPECT_EQ(error_in(R"({"algorithms": ["bias"]})"), "c.json: algorithms: unknown algorithm 'bias'; known are " +
                                                          fmt::format("{}", fmt::join(algorithms().names(), ", ")));
   EXPECT_EQ(error_in(R"({"algorithms": [{"name": "bias_correction", "strength": 1}]})"),
-            "c.json: algorithms: algorithm bias_correction has no option 'strength'; it has none");
+            "c.json: algorithms: algorithm bias_correction has no option 'strength'; it has sequential");
   EXPECT_NE(error_in(R"({"algorithms": [{"strength": 1}]})").find("an algorithm is a name, or an object with a name"),
             std::string::npos);
   EXPECT_NE(error_in(R"({"algorithms": "bias_correction"})").find("must be a list"), std::string::npos);

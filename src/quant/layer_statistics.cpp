@@ -229,27 +229,26 @@ InputStatistics InputSums::finish() {
 }
 
 std::map<std::string, std::shared_ptr<const InputStatistics>> collect_statistics(
-    const Model& model, const std::vector<const Layer*>& layers, const Dataset& data,
+    const Model& model, const std::vector<StatisticsRequest>& requests, const Dataset& data,
     const QuantizeSettings& settings) {
   struct Shared {
     std::string value;
     LayerProduct product;
     InputSums sums;
-    std::vector<std::string> layers;
+    std::vector<std::string> names;
   };
   std::vector<Shared> all;
-  for (const Layer* layer : layers) {
-    LayerProduct product = product_of(model.graph, *layer);
-    if (!product.refused.empty()) continue;
+  for (const StatisticsRequest& request : requests) {
+    LayerProduct product = request.product;
     // Rows and the order of the weight do not matter to what is read.
     product.rows = 1;
     product.cols_first = false;
     const auto known =
-        std::ranges::find_if(all, [&](const Shared& s) { return s.value == layer->input && s.product == product; });
+        std::ranges::find_if(all, [&](const Shared& s) { return s.value == request.value && s.product == product; });
     if (known != all.end()) {
-      known->layers.push_back(layer->name);
+      known->names.push_back(request.name);
     } else {
-      all.push_back({layer->input, product, InputSums(product), {layer->name}});
+      all.push_back({request.value, product, InputSums(product), {request.name}});
     }
   }
   int64_t first = 0;
@@ -280,7 +279,7 @@ std::map<std::string, std::shared_ptr<const InputStatistics>> collect_statistics
   settings.progress->end();
   for (Shared& shared : all) {
     const auto statistics = std::make_shared<const InputStatistics>(shared.sums.finish());
-    for (const std::string& name : shared.layers) found[name] = statistics;
+    for (const std::string& name : shared.names) found[name] = statistics;
   }
   return found;
 }

@@ -44,9 +44,16 @@ class InputSums {
   int64_t filled_ = 0;
 };
 
-/// One pass over `data`: the statistics of the layers of `model`, by name. Layers that product_of() refuses are left
-/// out. Layers that read the same share theirs.
+/// Whose statistics are wanted: a name for them, the value that is read, and how it is multiplied.
+struct StatisticsRequest {
+  std::string name;
+  std::string value;
+  LayerProduct product;
+};
+
+/// One pass over `data`, by name; requests for the same share theirs.
 std::map<std::string, std::shared_ptr<const InputStatistics>> collect_statistics(
-    const Model& model, const std::vector<const Layer*>& layers, const Dataset& data, const QuantizeSettings& settings);
+    const Model& model, const std::vector<StatisticsRequest>& requests, const Dataset& data,
+    const QuantizeSettings& settings);
 
 }  // namespace kaon

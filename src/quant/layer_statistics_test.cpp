@@ -34,7 +34,8 @@ InputStatistics statistics(const Model& model, const Dataset& data, int64_t batc
   QuantizeSettings settings;
   settings.batch = batch;
   const std::vector<Layer> all = layers(model.graph);
-  return *collect_statistics(model, {&all.at(0)}, data, settings).at(all[0].name);
+  const StatisticsRequest request{"it", "x", product_of(model.graph, all.at(0))};
+  return *collect_statistics(model, {request}, data, settings).at("it");
 }
 
 std::vector<OneLayer> all_layers() {
@@ -117,6 +118,21 @@ TEST(LayerStatistics, LookAtSomePositionsOfLargeImages) {
   const double variance = found.gram[0](0, 0) / static_cast<double>(found.count);
   EXPECT_NEAR(variance, 1, 0.25);
   EXPECT_GT(found.absmax[0], 2);
+}
+
+TEST(LayerStatistics, LayersThatReadTheSameShareThem) {
+  const Model model = make_model({make_node("MatMul", {"x", "v"}, {"a"}), make_node("Relu", {"x"}, {"r"}),
+                                  make_node("Gemm", {"x", "w"}, {"b"}), make_node("MatMul", {"r", "v"}, {"c"})},
+                                 {random_constant("v", {4, 3}, 1), random_constant("w", {4, 5}, 2)},
+                                 {make_value("x", {6, 4})}, {"a", "b", "c"});
+  std::vector<StatisticsRequest> requests;
+  for (const Layer& layer : layers(model.graph)) {
+    requests.push_back({layer.name, layer.input, product_of(model.graph, layer)});
+  }
+  ASSERT_EQ(requests.size(), 3U);
+  const auto found = collect_statistics(model, requests, MemoryDataset({6, 4}, random_values(24, 3)), {});
+  EXPECT_EQ(found.at(requests[0].name), found.at(requests[1].name));
+  EXPECT_NE(found.at(requests[0].name), found.at(requests[2].name));
 }
 
 TEST(LayerStatistics, PairsOfNetworks) {

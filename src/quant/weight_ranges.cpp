@@ -238,4 +238,28 @@ std::optional<QuantParams> search_ranges(const RangeProblem& problem, const Rang
   return std::nullopt;
 }
 
+std::vector<Option> range_options() {
+  return {
+      {.name = "least",
+       .value = 0.2,
+       .min = 0.01,
+       .max = 0.99,
+       .help = "smallest range that is tried, as a fraction of the largest weight"},
+      {.name = "steps", .value = 64, .min = 4, .max = 10000, .help = "ranges from there to all of it", .whole = true}};
+}
+
+void apply_ranges(const GridWeight& weight, const InputStatistics& statistics, const RangeOptions& options,
+                  const AlgorithmInput& input) {
+  RangeProblem problem{weight, {}, statistics.gram};
+  for (int64_t group = 0; group < weight.product.groups; ++group) problem.targets.push_back(exact_rows(weight, group));
+  const std::optional<QuantParams> found = search_ranges(problem, options);
+  if (!found) return input.note("{}: elements of several outputs share a scale; left alone", weight.name());
+  QuantParams& params = weight.quantizer->params;
+  if (found->scale == params.scale && found->zero_point == params.zero_point) return;
+  params = *found;
+  // What was rounded for other scales is not on the grid any more.
+  input.quantized.rounded.erase(weight.quantizer->tensor);
+  ++input.report.changed;
+}
+
 }  // namespace kaon

@@ -21,4 +21,11 @@ struct RangeOptions {
 /// it has are among the candidates. Nothing where elements of several rows, but not all, share a scale.
 std::optional<QuantParams> search_ranges(const RangeProblem& problem, const RangeOptions& options);
 
+/// The options `least` and `steps`.
+std::vector<Option> range_options();
+
+/// Gives the quantizer of `weight` what search_ranges() finds for its float values.
+void apply_ranges(const GridWeight& weight, const InputStatistics& statistics, const RangeOptions& options,
+                  const AlgorithmInput& input);
+
 }  // namespace kaon

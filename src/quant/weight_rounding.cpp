@@ -8,6 +8,8 @@
 #include "base/error.h"
 #include "base/parallel.h"
 #include "numerics/row_plan.h"
+#include "quant/simulate.h"
+#include "quant/so_far.h"
 
 namespace kaon {
 
@@ -96,12 +98,21 @@ std::vector<GridWeight> grid_weights(const AlgorithmInput& input) {
   return weights;
 }
 
-std::vector<std::shared_ptr<const InputStatistics>> statistics_of(const std::vector<GridWeight>& weights,
-                                                                  const AlgorithmInput& input) {
-  std::vector<const Layer*> layers;
-  for (const GridWeight& weight : weights) layers.insert(layers.end(), weight.layers.begin(), weight.layers.end());
-  const auto found = collect_statistics(input.quantized.model, layers, *input.data, input.settings);
-  std::vector<std::shared_ptr<const InputStatistics>> statistics;
+namespace {
+
+using Statistics = std::vector<std::shared_ptr<const InputStatistics>>;
+
+/// `value_of` says which value of `model` a layer reads.
+Statistics statistics_in(const Model& model, std::span<const GridWeight> weights, const AlgorithmInput& input,
+                         const std::function<std::string(const Layer&)>& value_of) {
+  std::vector<StatisticsRequest> requests;
+  for (const GridWeight& weight : weights) {
+    for (const Layer* layer : weight.layers) {
+      requests.push_back({layer->name, value_of(*layer), product_of(input.quantized.model.graph, *layer)});
+    }
+  }
+  const auto found = collect_statistics(model, requests, *input.data, input.settings);
+  Statistics statistics;
   for (const GridWeight& weight : weights) {
     statistics.push_back(found.at(weight.name()));
     if (weight.layers.size() == 1) continue;
@@ -110,6 +121,20 @@ std::vector<std::shared_ptr<const InputStatistics>> statistics_of(const std::vec
     statistics.back() = std::move(sum);
   }
   return statistics;
+}
+
+}  // namespace
+
+Statistics statistics_of(std::span<const GridWeight> weights, const AlgorithmInput& input) {
+  return statistics_in(input.quantized.model, weights, input, [](const Layer& layer) { return layer.input; });
+}
+
+Statistics quantized_statistics_of(std::span<const GridWeight> weights, const AlgorithmInput& input) {
+  return statistics_in(simulate_so_far(input.quantized), weights, input, [&](const Layer& layer) {
+    const Quantizer* quantizer = input.quantized.find(layer.name, Slot::Input);
+    const bool own = quantizer != nullptr && quantizer->enabled && quantizer->tensor == layer.input;
+    return own ? simulated_value(input.quantized, *quantizer) : layer.input;
+  });
 }
 
 FloatMatrix codes_of(const QuantizedModel& quantized, const GridWeight& weight) {

@@ -39,8 +39,11 @@ struct GridWeight {
 std::vector<GridWeight> grid_weights(const AlgorithmInput& input);
 
 /// The statistics of what each weight multiplies in the float model; those of the layers that share it are summed.
-std::vector<std::shared_ptr<const InputStatistics>> statistics_of(const std::vector<GridWeight>& weights,
+std::vector<std::shared_ptr<const InputStatistics>> statistics_of(std::span<const GridWeight> weights,
                                                                   const AlgorithmInput& input);
+/// The same in the network as it is quantized so far.
+std::vector<std::shared_ptr<const InputStatistics>> quantized_statistics_of(std::span<const GridWeight> weights,
+                                                                            const AlgorithmInput& input);
 
 /// The codes, less their zero points, that are nearest to what constant_of() says.
 FloatMatrix codes_of(const QuantizedModel& quantized, const GridWeight& weight);

@@ -123,6 +123,23 @@ TEST(WeightRounding, RangesThatClip) {
   }
 }
 
+/// On the first layer both see the same; behind it seq_mse sees what the quantized network makes.
+TEST(WeightRounding, SeqMseSeesTheQuantizedNetwork) {
+  const MemoryDataset data = residual_data(20);
+  const auto scales = [&](const char* algorithm, const char* layer) {
+    Config config = config_of("int2", Granularity::PerChannel);
+    config.algorithms = {{algorithm}};
+    return quantize(residual_network(), config, &data).find(layer, Slot::Weight)->params.scale;
+  };
+  EXPECT_EQ(scales("seq_mse", "conv1"), scales("range_search", "conv1"));
+  EXPECT_NE(scales("seq_mse", "fc"), scales("range_search", "fc"));
+  expect_less_error("seq_mse", 0.8, config_of("int2", Granularity::PerTensor));
+  Config config = scheme_config("w8a8");
+  config.global.weight.spec->format = "int4";
+  config.algorithms = {{"seq_mse"}};
+  EXPECT_GT(quantize(residual_network(), config, &data).algorithms.at(0).changed, 0) << "with quantized activations";
+}
+
 TEST(WeightRounding, RangesThenRoundingThenRanges) {
   const Kind& kind = kinds().front();
   const Model model = model_of(kind);
@@ -142,7 +159,7 @@ TEST(WeightRounding, RangesThenRoundingThenRanges) {
 TEST(WeightRounding, IsTheSameOnAnyNumberOfThreads) {
   const MemoryDataset data = residual_data(20);
   const int threads = thread_count();
-  for (const char* algorithm : {"gptq", "adaround", "range_search"}) {
+  for (const char* algorithm : {"gptq", "adaround", "range_search", "seq_mse"}) {
     std::vector<TensorMap> found;
     std::vector<std::vector<float>> scales;
     for (const int count : {1, 2}) {
@@ -162,7 +179,7 @@ TEST(WeightRounding, IsTheSameOnAnyNumberOfThreads) {
 
 TEST(WeightRounding, SaysWhatItLeavesAlone) {
   const MemoryDataset data = residual_data();
-  for (const char* algorithm : {"gptq", "adaround", "range_search"}) {
+  for (const char* algorithm : {"gptq", "adaround", "range_search", "seq_mse"}) {
     Config config = scheme_config("fp8");
     config.algorithms = {{algorithm}};
     const QuantizedModel quantized = quantize(residual_network(), config, &data);

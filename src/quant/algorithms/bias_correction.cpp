@@ -4,7 +4,10 @@
 
 #include "base/error.h"
 #include "engine/engine.h"
+#include "graph/node_id.h"
 #include "quant/algorithm.h"
+#include "quant/simulate.h"
+#include "quant/so_far.h"
 
 namespace kaon {
 
@@ -29,9 +32,9 @@ class WeightErrors {
 
  private:
   void add(const QuantizedModel& quantized, const Layer& layer, const Quantizer& quantizer) {
-    const Tensor& exact = constant_of(quantized, layer.weight);
+    const Tensor& exact = quantized.model.graph.find_initializer(layer.weight)->tensor;
     std::vector<float> error(static_cast<size_t>(exact.size()));
-    quantizer.apply(exact.as<float>(), error, exact.shape());
+    quantizer.apply(constant_of(quantized, layer.weight).as<float>(), error, exact.shape());
     std::ranges::transform(exact.as<float>(), error, error.begin(), std::minus<>());
     const std::string value = layer.name + "|weight_error";
     model_.graph.initializers.push_back({value, Tensor::of(exact.shape(), error), {}, {}});
@@ -62,6 +65,72 @@ void add_channels(const Tensor& tensor, int64_t axis, std::vector<double>& sums)
   }
 }
 
+/// Mean of every channel of the layers' outputs, under the names that `value_of` gives them in `model`.
+std::vector<std::vector<double>> output_means(const Model& model, std::span<const Layer* const> layers,
+                                              const std::function<std::string(const Layer&)>& value_of,
+                                              const AlgorithmInput& input) {
+  std::vector<std::vector<double>> sums(layers.size());
+  std::vector<int64_t> counts(layers.size());
+  Hooks hooks;
+  for (size_t i = 0; i < layers.size(); ++i) {
+    hooks.add(value_of(*layers[i]), [&, i](const std::string&, const Tensor& output) {
+      add_channels(output, is_convolution(*layers[i]) ? 1 : output.rank() - 1, sums[i]);
+      counts[i] += output.size() / std::ssize(sums[i]);
+      return std::nullopt;
+    });
+  }
+  Engine engine(model);
+  const Dataset& data = *input.data;
+  const int64_t batch = batch_for(model.graph, input.settings.batch, data);
+  input.settings.progress->begin("correcting biases", data.size());
+  for (int64_t first = 0; first < data.size(); first += batch) {
+    engine.run(data.read(first, std::min(batch, data.size() - first)).inputs, hooks);
+    input.settings.progress->at(std::min(first + batch, data.size()));
+  }
+  input.settings.progress->end();
+  for (size_t i = 0; i < sums.size(); ++i) {
+    for (double& sum : sums[i]) sum /= static_cast<double>(counts[i]);
+  }
+  return sums;
+}
+
+bool shift_bias(QuantizedModel& quantized, const Layer& layer, std::span<const double> by) {
+  const Tensor& bias = constant_of(quantized, layer.bias);
+  if (bias.size() != std::ssize(by)) return false;
+  std::vector<float> values = bias.to_float();
+  for (size_t c = 0; c < values.size(); ++c) values[c] += static_cast<float>(by[c]);
+  quantized.rounded[layer.bias] = Tensor::of(bias.shape(), values);
+  return true;
+}
+
+/// What is left behind layers whose own errors are corrected: the shift of what they read, from front to back.
+void correct_in_order(const AlgorithmInput& input, std::span<const Layer* const> layers) {
+  QuantizedModel& quantized = input.quantized;
+  const auto exact = output_means(
+      quantized.model, layers, [](const Layer& layer) { return layer.output; }, input);
+  const std::vector<int64_t> begins = portions(std::ssize(layers));
+  for (size_t part = 0; part + 1 < begins.size(); ++part) {
+    const auto begin = static_cast<size_t>(begins[part]);
+    const auto portion = layers.subspan(begin, static_cast<size_t>(begins[part + 1]) - begin);
+    const Model simulated = simulate_so_far(quantized);
+    const auto found = output_means(
+        simulated, portion,
+        [&](const Layer& layer) {
+          // Before a quantizer of the output.
+          const std::string raw = raw_name(layer.output);
+          const bool renamed =
+              std::ranges::any_of(simulated.graph.nodes, [&](const Node& node) { return node_id(node) == raw; });
+          return renamed ? raw : layer.output;
+        },
+        input);
+    for (size_t i = 0; i < portion.size(); ++i) {
+      std::vector<double> by = exact[begin + i];
+      std::ranges::transform(by, found[i], by.begin(), std::minus<>());
+      shift_bias(quantized, *portion[i], by);
+    }
+  }
+}
+
 void correct_biases(const AlgorithmInput& input) {
   QuantizedModel& quantized = input.quantized;
   const Dataset& data = *input.data;
@@ -84,23 +153,23 @@ void correct_biases(const AlgorithmInput& input) {
   }
   settings.progress->end();
   for (size_t i = 0; i < sums.size(); ++i) {
-    const Layer& layer = *errors.layers()[i];
-    const Tensor& bias = constant_of(quantized, layer.bias);
-    if (bias.size() != std::ssize(sums[i])) continue;
-    std::vector<float> values = bias.to_float();
-    for (size_t c = 0; c < values.size(); ++c) {
-      values[c] += static_cast<float>(sums[i][c] / static_cast<double>(counts[i]));
-    }
-    quantized.rounded[layer.bias] = Tensor::of(bias.shape(), values);
-    ++input.report.changed;
+    for (double& sum : sums[i]) sum /= static_cast<double>(counts[i]);
+    if (shift_bias(quantized, *errors.layers()[i], sums[i])) ++input.report.changed;
   }
+  if (input.flag("sequential")) correct_in_order(input, errors.layers());
 }
 
 }  // namespace
 
 void register_bias_correction(Registry<Algorithm>& algorithms) {
   algorithms.add("bias_correction", {.summary = "takes the mean error of quantized weights back through the biases",
-                                     .options = {},
+                                     .options = {{.name = "sequential",
+                                                  .value = 0,
+                                                  .min = 0,
+                                                  .max = 1,
+                                                  .help = "then also what is left in the quantized network itself, "
+                                                          "from front to back",
+                                                  .flag = true}},
                                      .run = correct_biases});
 }
 
