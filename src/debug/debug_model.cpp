@@ -215,8 +215,9 @@ class Debugger {
     const auto found = quantized_.rescaled.find(value);
     if (found == quantized_.rescaled.end()) return original;
     const std::vector<float>& factors = found->second.factors;
-    const auto inner = static_cast<size_t>(
-        element_count(std::span(original.shape()).subspan(static_cast<size_t>(found->second.axis) + 1)));
+    const int64_t axis = found->second.axis < 0 ? found->second.axis + original.rank() : found->second.axis;
+    const auto inner =
+        static_cast<size_t>(element_count(std::span(original.shape()).subspan(static_cast<size_t>(axis) + 1)));
     std::vector<float> values = original.to_float();
     for (size_t i = 0; i < values.size(); ++i) values[i] *= factors[i / inner % factors.size()];
     return Tensor::of(original.shape(), values);

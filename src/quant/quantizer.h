@@ -65,7 +65,7 @@ struct AlgorithmReport {
   std::vector<std::string> notes;
 };
 
-/// Channel c of a value, along `axis`, is factor[c] times what it was.
+/// Channel c of a value, along `axis` (which counts from the end below 0), is factors[c] times what it was.
 struct ChannelFactors {
   int64_t axis = 1;
   std::vector<float> factors;

@@ -1,0 +1,157 @@
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "engine/engine.h"
+#include "quant/algorithm.h"
+#include "quant/faked_test.h"
+#include "quant/networks_test.h"
+#include "quant/quantize.h"
+#include "quant/schemes.h"
+#include "quant/simulate.h"
+
+namespace kaon {
+namespace {
+
+/// x [N,8,6,6] -> expand 1x1 to 16 + Clip(0,6) -> depthwise 3x3 + Clip(0,6) -> project 1x1 to 8. The channels between
+/// are multiplied by powers of two, and what reads them divided.
+Model inverted_residual(bool planted) {
+  const auto scaled = [&](const std::string& name, const Shape& shape, uint64_t seed, bool by_output, int octave_of) {
+    std::vector<float> values = random_values(element_count(shape), seed, 0.3F);
+    const auto each = static_cast<size_t>(element_count(shape) / shape[by_output ? 0 : 1]);
+    for (size_t i = 0; i < values.size() && planted; ++i) {
+      const size_t channel = by_output ? i / each : i % static_cast<size_t>(shape[1]);
+      const float factor = std::exp2(static_cast<float>((channel * 7 + static_cast<size_t>(octave_of)) % 11) - 5);
+      values[i] *= by_output ? factor : 1 / factor;
+    }
+    return make_constant(name, shape, values);
+  };
+  const Attribute pads{"pads", std::vector<int64_t>{1, 1, 1, 1}, {}};
+  std::vector<Node> nodes = {
+      make_node("Conv", {"x", "a.weight", "a.bias"}, {"a"}),
+      make_node("Relu", {"a"}, {"ra"}),
+      make_node("Conv", {"ra", "b.weight", "b.bias"}, {"b"}, {pads, {"group", int64_t{16}, {}}}),
+      make_node("Relu", {"b"}, {"rb"}),
+      make_node("Conv", {"rb", "c.weight", "c.bias"}, {"y"}),
+  };
+  Model model = make_model(std::move(nodes),
+                           {scaled("a.weight", {16, 8, 1, 1}, 1, true, 0), scaled("a.bias", {16}, 2, true, 0),
+                            random_constant("b.weight", {16, 1, 3, 3}, 3), random_constant("b.bias", {16}, 4),
+                            scaled("c.weight", {8, 16, 1, 1}, 5, false, 0), random_constant("c.bias", {8}, 6)},
+                           {make_value("x", {0, 8, 6, 6})}, {"y"});
+  model.graph.inputs[0].shape->front() = {std::nullopt, "N"};
+  return model;
+}
+
+MemoryDataset block_data() { return {{12, 8, 6, 6}, random_values(12 * 8 * 36, 7)}; }
+
+Config with_cle(const char* scheme) {
+  Config config = scheme_config(scheme);
+  config.algorithms = {{"cle"}};
+  return config;
+}
+
+std::vector<float> outputs(const Model& model, const Dataset& data) {
+  Engine engine(model);
+  return engine.run(data.read(0, data.size()).inputs)[0].to_float();
+}
+
+double error_between(const std::vector<float>& a, const std::vector<float>& b) {
+  double squares = 0, energy = 0;
+  for (size_t i = 0; i < a.size(); ++i) {
+    squares += std::pow(static_cast<double>(a[i]) - b[i], 2);
+    energy += std::pow(static_cast<double>(b[i]), 2);
+  }
+  return std::sqrt(squares / energy);
+}
+
+/// The block with a Clip(0, 6) in the place of each Relu.
+Model clipped(Model model) {
+  for (Node& node : model.graph.nodes) {
+    if (node.op != "Relu") continue;
+    node.op = "Clip";
+    node.inputs.insert(node.inputs.end(), {"zero", "six"});
+  }
+  model.graph.initializers.push_back(make_constant("zero", {}, {0}));
+  model.graph.initializers.push_back(make_constant("six", {}, {6}));
+  return model;
+}
+
+TEST(Cle, TheFloatFunctionStaysAsItIs) {
+  const MemoryDataset data = block_data();
+  for (const Model& model : {inverted_residual(true), clipped(inverted_residual(true))}) {
+    const QuantizedModel quantized = quantize(model, with_cle("w8"), &data);
+    EXPECT_EQ(quantized.algorithms.at(0).changed, 2);
+    EXPECT_LT(error_between(outputs(quantized.model, data), outputs(model, data)), 1e-5);
+    EXPECT_EQ(outputs(quantized.original, data), outputs(model, data));
+  }
+}
+
+TEST(Cle, UnequalChannelsNoLongerHurt) {
+  const MemoryDataset data = block_data();
+  for (const bool clips : {false, true}) {
+    const Model model = clips ? clipped(inverted_residual(true)) : inverted_residual(true);
+    const std::vector<float> exact = outputs(model, data);
+    const auto error = [&](const Config& config) {
+      return error_between(outputs(simulate(quantize(model, config, &data)), data), exact);
+    };
+    const double before = error(scheme_config("w8"));
+    const double after = error(with_cle("w8"));
+    EXPECT_LT(after, before / 3) << clips;
+    EXPECT_LT(after, 0.05) << clips;
+  }
+}
+
+TEST(Cle, ValuesBetweenAreNotedInTheirNewUnits) {
+  const MemoryDataset data = block_data();
+  const Model model = clipped(inverted_residual(true));
+  const QuantizedModel quantized = quantize(model, with_cle("w8"), &data);
+  for (const char* value : {"a", "ra", "b", "rb"}) ASSERT_TRUE(quantized.rescaled.contains(value)) << value;
+  EXPECT_FALSE(quantized.rescaled.contains("y"));
+  const auto value_of = [&](const Model& whole, const char* name) {
+    std::vector<float> seen;
+    Engine engine(whole);
+    Hooks hooks;
+    hooks.add(name, [&](const std::string&, const Tensor& tensor) {
+      seen = tensor.to_float();
+      return std::nullopt;
+    });
+    engine.run(data.read(0, 2).inputs, hooks);
+    return seen;
+  };
+  const std::vector<float> before = value_of(quantized.original, "ra");
+  const std::vector<float> after = value_of(quantized.model, "ra");
+  const std::vector<float>& factors = quantized.rescaled.at("ra").factors;
+  for (size_t i = 0; i < before.size(); ++i) {
+    EXPECT_NEAR(after[i], before[i] * factors[i / 36 % 16], 1e-5 * std::fabs(after[i]) + 1e-6);
+  }
+}
+
+TEST(Cle, ActivationsKeepTheirRangesWhereAsked) {
+  const MemoryDataset data = block_data();
+  const Model model = inverted_residual(true);
+  const auto largest = [&](const Config& config) {
+    const QuantizedModel quantized = quantize(model, config, &data);
+    return quantized.find("a", Slot::Output)->observed.max;
+  };
+  const float before = largest(scheme_config("w8a8"));
+  Config config = with_cle("w8a8");
+  config.algorithms[0].options["activations"] = 1;
+  EXPECT_LE(largest(config), before * 1.001F);
+}
+
+TEST(Cle, WithoutAPairItSaysSo) {
+  Model model = make_model(
+      {make_node("Conv", {"x", "w"}, {"c"}), make_node("Tanh", {"c"}, {"t"}), make_node("Conv", {"t", "v"}, {"y"})},
+      {random_constant("w", {8, 8, 1, 1}, 1), random_constant("v", {8, 8, 1, 1}, 2)}, {make_value("x", {0, 8, 6, 6})},
+      {"y"});
+  model.graph.inputs[0].shape->front() = {std::nullopt, "N"};
+  const MemoryDataset data = block_data();
+  const QuantizedModel quantized = quantize(model, with_cle("w8"), &data);
+  EXPECT_EQ(quantized.algorithms.at(0).changed, 0);
+  EXPECT_NE(quantized.algorithms.at(0).notes.at(0).find("no two layers"), std::string::npos);
+  EXPECT_EQ(outputs(quantized.model, data), outputs(model, data));
+}
+
+}  // namespace
+}  // namespace kaon
