@@ -48,6 +48,8 @@ class Charsmap {
       if ((unit & 0x800000FFU) != byte) break;
       at ^= offset(unit);
       if ((unit >> 8 & 1) == 0) continue;
+      // A broken table's key may end within a character, which must not be cut.
+      if (i + 1 < text.size() && (static_cast<uint8_t>(text[i + 1]) & 0xC0) == 0x80) continue;
       if (at >= units_.size()) break;
       const size_t value = units_[at] & 0x7FFFFFFFU;
       if (value >= replacements_.size()) break;

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <cstring>
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
@@ -168,6 +169,24 @@ TEST(Sentencepiece, BrokenFiles) {
   EXPECT_NE(error("\xFF\xFF\xFF\xFF\xFF\xFF\xFF\xFF\xFF\xFF\xFF").find("malformed"), std::string::npos);
   EXPECT_NE(error(std::string_view("\x0A\x02\x0A\x00", 4)).find("piece 0 is empty"), std::string::npos);
   EXPECT_NE(error("\x0A\x03\x0A\x01\xFF").find("not UTF-8"), std::string::npos);
+}
+
+/// A table whose only key is the first byte of 'é' replaces nothing, and ends.
+TEST(Charsmap, KeysThatEndWithinACharacter) {
+  std::vector<uint32_t> units(256);
+  units[0] = 1 << 10;                     // the children of the root lie at 1 ^ byte
+  units[0xC2] = 1 << 10 | 1 << 8 | 0xC3;  // a key ends here; its value lies at 0xC2 ^ 1
+  units[0xC3] = 1U << 31;
+  std::string bytes(4 + units.size() * 4, '\0');
+  const auto size = static_cast<uint32_t>(units.size() * 4);
+  std::memcpy(bytes.data(), &size, 4);
+  std::memcpy(bytes.data() + 4, units.data(), size);
+  bytes += std::string("x\0", 2);
+  for (const CharsmapUse use : {CharsmapUse::LongestMatch, CharsmapUse::Graphemes}) {
+    std::string text = "a\u00E9b";
+    make_charsmap(bytes, use, "t.model")->apply(text);
+    EXPECT_EQ(text, "a\u00E9b");
+  }
 }
 
 TEST(Vocabulary, WhatIsRefused) {
