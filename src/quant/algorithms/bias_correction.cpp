@@ -4,6 +4,7 @@
 
 #include "base/error.h"
 #include "engine/engine.h"
+#include "graph/extract.h"
 #include "graph/node_id.h"
 #include "quant/algorithm.h"
 #include "quant/simulate.h"
@@ -103,31 +104,26 @@ bool shift_bias(QuantizedModel& quantized, const Layer& layer, std::span<const d
   return true;
 }
 
-/// What is left behind layers whose own errors are corrected: the shift of what they read, from front to back.
+/// What is left behind layers whose own errors are corrected: the shift of what they read. Strictly one after the
+/// other: correcting two neighbours at once counts the shift of the first twice, which grows from layer to layer.
 void correct_in_order(const AlgorithmInput& input, std::span<const Layer* const> layers) {
   QuantizedModel& quantized = input.quantized;
   const auto exact = output_means(
       quantized.model, layers, [](const Layer& layer) { return layer.output; }, input);
-  const std::vector<int64_t> begins = portions(std::ssize(layers));
-  for (size_t part = 0; part + 1 < begins.size(); ++part) {
-    const auto begin = static_cast<size_t>(begins[part]);
-    const auto portion = layers.subspan(begin, static_cast<size_t>(begins[part + 1]) - begin);
-    const Model simulated = simulate_so_far(quantized);
+  for (size_t i = 0; i < layers.size(); ++i) {
+    Model simulated = simulate_so_far(quantized);
+    // Before a quantizer of the output.
+    const std::string raw = raw_name(layers[i]->output);
+    const bool renamed =
+        std::ranges::any_of(simulated.graph.nodes, [&](const Node& node) { return node_id(node) == raw; });
+    const std::string value = renamed ? raw : layers[i]->output;
+    const std::vector<ValueInfo>& inputs = simulated.graph.inputs;
+    if (inputs.size() == 1) simulated = extract(simulated, {std::string(inputs[0].name)}, {value});
     const auto found = output_means(
-        simulated, portion,
-        [&](const Layer& layer) {
-          // Before a quantizer of the output.
-          const std::string raw = raw_name(layer.output);
-          const bool renamed =
-              std::ranges::any_of(simulated.graph.nodes, [&](const Node& node) { return node_id(node) == raw; });
-          return renamed ? raw : layer.output;
-        },
-        input);
-    for (size_t i = 0; i < portion.size(); ++i) {
-      std::vector<double> by = exact[begin + i];
-      std::ranges::transform(by, found[i], by.begin(), std::minus<>());
-      shift_bias(quantized, *portion[i], by);
-    }
+        simulated, layers.subspan(i, 1), [&](const Layer&) { return value; }, input);
+    std::vector<double> by = exact[i];
+    std::ranges::transform(by, found[0], by.begin(), std::minus<>());
+    shift_bias(quantized, *layers[i], by);
   }
 }
 
