@@ -1,0 +1,113 @@
+// Patients and their cures on real models: the share of images that are taken for something else, beside the share that
+// is to be reached, and the seconds of the cure beside those allowed.
+#include <fmt/core.h>
+
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include "bench.h"
+#include "child.h"
+
+namespace kaon::bench {
+
+namespace {
+
+namespace fs = std::filesystem;
+
+const fs::path kModels = KAON_MODELS;
+const fs::path kData = kModels / ".." / "data";
+
+struct Patient {
+  const char* name;
+  const char* model;
+  const char* config;  ///< without algorithms
+  const char* algorithms;
+  bool cifar;
+  double to_reach;  ///< top-1
+  double seconds;   ///< for the cure; 0: no limit is set
+};
+
+const Patient kPatients[] = {
+    {"resnet20/int4 per tensor/adaround", "resnet20_cifar10_fp32.onnx", R"({"global": {"weight": {"format": "int4"}}})",
+     "range_search,adaround", true, 0.914, 20},
+    {"resnet20/int4 per tensor/gptq", "resnet20_cifar10_fp32.onnx", R"({"global": {"weight": {"format": "int4"}}})",
+     "range_search,gptq", true, 0.914, 20},
+    {"resnet20/w4c", "resnet20_cifar10_fp32.onnx", R"({"scheme": "w4c"})", "range_search,adaround", true, 0.914, 0},
+    {"resnet56/w4c", "resnet56_cifar10_fp32.onnx", R"({"scheme": "w4c"})", "range_search,adaround", true, 0.930, 0},
+    {"mobilenetv2/w4g32", "mobilenetv2_1.0_224_imagenet_fp32.onnx", R"({"scheme": "w4g32"})",
+     "range_search,gptq,bias_correction:sequential=1", false, 0.68, 0},
+};
+
+/// A file with `json` that lasts as long as the machine's temporary ones.
+fs::path written(const std::string& name, const nlohmann::json& json) {
+  const fs::path path = fs::temp_directory_path() / ("kaon_bench_cures_" + name);
+  std::ofstream(path) << json;
+  return path;
+}
+
+nlohmann::json samples(const Patient& patient, bool calibration) {
+  if (patient.cifar) {
+    return {{"cifar", (kData / "cifar10" / "test_batch.bin").string()},
+            {"first", calibration ? 0 : 1000},
+            {"limit", calibration ? 256 : 9000},
+            {"mean", {0.485, 0.456, 0.406}},
+            {"std", {0.229, 0.224, 0.225}}};
+  }
+  const fs::path images = kData / "imagenet" / (calibration ? "calib" : "val");
+  nlohmann::json json = {{"images", images.string()}, {"scale", 1}, {"crop", 224}, {"limit", calibration ? 100 : 1000}};
+  json["mean"] = json["std"] = {127.5, 127.5, 127.5};
+  if (!calibration) json["labels"] = (kData / "imagenet" / "val_labels.txt").string();
+  return json;
+}
+
+std::vector<std::string> command(const Patient& patient, const char* verb) {
+  return {KAON_PROGRAM,
+          verb,
+          kModels / patient.model,
+          "--config",
+          written("config.json", nlohmann::json::parse(patient.config)),
+          "--algorithms",
+          patient.algorithms,
+          "--calib",
+          written("calib.json", samples(patient, true)),
+          "--json",
+          "-q"};
+}
+
+/// Of a hundred images.
+double taken_for_something_else(const Patient& patient) {
+  std::vector<std::string> call = command(patient, "eval");
+  const fs::path data = written("val.json", samples(patient, false));
+  call.insert(call.end(), {"--data", data, "--metric", "top1"});
+  return 100 * (1 - nlohmann::json::parse(output_of(call)).at("metrics").at("top1").get<double>());
+}
+
+double seconds(const Patient& patient) {
+  std::vector<std::string> call = command(patient, "quantize");
+  call.insert(call.end(), {"-o", fs::temp_directory_path() / "kaon_bench_cures.onnx"});
+  return nlohmann::json::parse(output_of(call)).at("seconds").get<double>();
+}
+
+const bool kAdded = add([](Cases& cases) {
+  for (const Patient& patient : kPatients) {
+    if (!fs::exists(kModels / patient.model)) {
+      fmt::print(stderr, "no {} beside the checkout: {} is not measured\n", patient.model, patient.name);
+      continue;
+    }
+    cases.push_back({.name = patient.name, .peer_name = "to reach", .unit = "% wrong", .prepare = [&patient] {
+                       return Work{.measure = [&patient] {
+                         return std::pair(taken_for_something_else(patient), 100 * (1 - patient.to_reach));
+                       }};
+                     }});
+    if (patient.seconds == 0) continue;
+    cases.push_back(
+        {.name = fmt::format("{}/seconds", patient.name), .peer_name = "allowed", .unit = "s", .prepare = [&patient] {
+           return Work{.measure = [&patient] { return std::pair(seconds(patient), patient.seconds); }};
+         }});
+  }
+});
+
+}  // namespace
+
+}  // namespace kaon::bench
