@@ -39,11 +39,13 @@ nlohmann::ordered_json to_json(const DebugReport& report);
 /// "conv2 output: NaN at element [0, 3, 1] …", for messages.
 std::string describe(const NonFiniteAt& at);
 
-/// Throws InvalidInput where `folder` exists and is not an empty folder, unless `force` allows that.
+/// Throws InvalidInput where `folder` exists and is not an empty folder, unless `force` allows that, and Io where it
+/// could not be written.
 void check_debug_folder(const std::filesystem::path& folder, bool force);
 
-/// Writes the pictures, tables and the page of `report`; returns the number of pictures. They are drawn in a folder
-/// beside `folder` and moved at the end. With `force`, files of an earlier report are replaced or removed.
+/// Writes the pictures, tables and the page of `report`; returns the number of pictures. They are drawn in a
+/// folder of their own and moved at the end. With `force`, files of an earlier report are replaced or removed, and no
+/// others (AtomicFolder).
 int64_t write_debug_folder(const DebugReport& report, const std::filesystem::path& folder, bool force,
                            Progress& progress = no_progress());
 

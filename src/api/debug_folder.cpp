@@ -1,6 +1,3 @@
-#include <unistd.h>
-
-#include <algorithm>
 #include <fstream>
 #include <functional>
 #include <map>
@@ -11,6 +8,7 @@
 #include "api/debug.h"
 #include "api/debug_tables.h"
 #include "base/json_text.h"
+#include "base/atomic_folder.h"
 #include "base/error.h"
 #include "base/parallel.h"
 #include "report/charts.h"
@@ -22,18 +20,6 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr size_t kLongestName = 160;  // leaves room for what is put behind it in 255 bytes
-
-/// What the names of a report's files end in.
-constexpr const char* kEndings[] = {".weight.png",    ".weight_stats.json", ".bias.png",
-                                    "_histogram.png", "_absmean_ch0.png",   "_absmean_ch1.png"};
-/// And those that stand once.
-constexpr const char* kOnce[] = {"summary_io_quantization_error.png",
-                                 "summary_ref_input_error.png",
-                                 "summary_ref_output_error.png",
-                                 "summary_weight_error.png",
-                                 "summary.json",
-                                 "summary.csv",
-                                 "report.html"};
 
 /// Layer names as file names: what a file system or a shell may stumble over becomes "_", and no two become one.
 class FileNames {
@@ -53,28 +39,6 @@ class FileNames {
  private:
   std::map<std::string, std::string> names_;
   std::set<std::string> taken_;
-};
-
-/// A folder beside the one to be written; gone with all its files unless it was moved.
-class DraftFolder {
- public:
-  explicit DraftFolder(const fs::path& folder) : path_(folder.string() + fmt::format(".{}.part", getpid())) {
-    std::error_code error;
-    if (!path_.parent_path().empty()) fs::create_directories(path_.parent_path(), error);
-    fs::create_directory(path_, error);
-    if (error) fail(ErrorCode::Io, folder.string(), "cannot be created: {}", error.message());
-  }
-  ~DraftFolder() {
-    std::error_code ignored;
-    fs::remove_all(path_, ignored);
-  }
-  DraftFolder(const DraftFolder&) = delete;
-  DraftFolder& operator=(const DraftFolder&) = delete;
-
-  const fs::path& path() const { return path_; }
-
- private:
-  fs::path path_;
 };
 
 void write_text(const fs::path& path, const std::string& text) {
@@ -224,28 +188,15 @@ class Pictures {
   std::vector<std::function<void()>> jobs_;
 };
 
-bool is_of_a_report(const std::string& name) {
-  return std::any_of(std::begin(kEndings), std::end(kEndings), [&](const char* e) { return name.ends_with(e); }) ||
-         std::find(std::begin(kOnce), std::end(kOnce), name) != std::end(kOnce);
-}
-
-/// Into a folder with other files: those of an earlier report go, all else stays.
-void move_files(const fs::path& from, const fs::path& to) {
-  for (const fs::directory_entry& entry : fs::directory_iterator(to)) {
-    if (is_of_a_report(entry.path().filename().string()) && entry.is_regular_file()) fs::remove(entry.path());
-  }
-  for (const fs::directory_entry& entry : fs::directory_iterator(from)) {
-    fs::rename(entry.path(), to / entry.path().filename());
-  }
-}
-
 }  // namespace
 
 void check_debug_folder(const fs::path& folder, bool force) {
   std::error_code error;
-  if (!fs::exists(folder, error)) return;
-  if (!fs::is_directory(folder, error)) fail(ErrorCode::InvalidInput, folder.string(), "is a file, not a folder");
-  if (!force && !fs::is_empty(folder, error)) {
+  if (fs::exists(folder, error) && !fs::is_directory(folder, error)) {
+    fail(ErrorCode::InvalidInput, folder.string(), "is a file, not a folder");
+  }
+  AtomicFolder::check(folder);
+  if (!force && fs::exists(folder, error) && !AtomicFolder::is_empty(folder)) {
     fail(ErrorCode::InvalidInput, folder.string(),
          "holds files already; name another folder, or allow it with --force");
   }
@@ -253,25 +204,18 @@ void check_debug_folder(const fs::path& folder, bool force) {
 
 int64_t write_debug_folder(const DebugReport& report, const fs::path& folder, bool force, Progress& progress) {
   check_debug_folder(folder, force);
-  const fs::path target = folder.filename().empty() ? folder.parent_path() : folder;
-  const DraftFolder draft(target);
+  AtomicFolder out(folder);
   FileNames names;
-  const int64_t pictures = Pictures(report, draft.path(), names).draw(progress);
+  const int64_t pictures = Pictures(report, out.draft(), names).draw(progress);
   for (const DebugRow& row : report.rows) {
     if (row.slot != Slot::Weight) continue;
-    write_text(draft.path() / (names.of(row.layer) + ".weight_stats.json"),
+    write_text(out.draft() / (names.of(row.layer) + ".weight_stats.json"),
                json_text(weight_stats_json(report, row), 1) + "\n");
   }
-  write_text(draft.path() / "summary.csv", to_csv(report));
-  write_html(report, draft.path() / "report.html");
-  write_text(draft.path() / "summary.json", json_text(to_json(report), 1) + "\n");
-  std::error_code error;
-  if (!fs::exists(target, error) || fs::is_empty(target, error)) {
-    fs::rename(draft.path(), target, error);
-    if (error) fail(ErrorCode::Io, folder.string(), "cannot be written: {}", error.message());
-  } else {
-    move_files(draft.path(), target);
-  }
+  write_text(out.draft() / "summary.csv", to_csv(report));
+  write_html(report, out.draft() / "report.html");
+  write_text(out.draft() / "summary.json", json_text(to_json(report), 1) + "\n");
+  out.commit();
   return pictures;
 }
 

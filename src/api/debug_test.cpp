@@ -46,6 +46,7 @@ class DebugFolder : public testing::Test {
     for (const fs::directory_entry& entry : fs::directory_iterator(folder_ / out)) {
       names.insert(entry.path().filename().string());
     }
+    names.erase(".kaon_files");  // the list of what Kaon wrote
     return names;
   }
   nlohmann::json read(const std::string& file) const {
@@ -153,9 +154,11 @@ TEST_F(DebugFolder, AnEarlierReportIsReplacedOnlyByForce) {
   EXPECT_NE(error_of(ErrorCode::InvalidInput, [&] { debug_file(again); }).find("--force"), std::string::npos);
   EXPECT_EQ(text("out/summary.json"), before);
   std::ofstream(folder_ / "out" / "notes.png") << "mine";
+  std::ofstream(folder_ / "out" / "my_histogram.png") << "mine";
   again.force = true;
   debug_file(again);
   EXPECT_TRUE(files("out").contains("notes.png"));
+  EXPECT_TRUE(files("out").contains("my_histogram.png"));
   EXPECT_FALSE(files("out").contains("conv1.bias.png"));
   EXPECT_FALSE(files("out").contains("conv1.input_ref_histogram.png"));
 }

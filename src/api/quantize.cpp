@@ -7,7 +7,9 @@
 #include "base/atomic_file.h"
 #include "base/error.h"
 #include "base/json_text.h"
+#include "base/mapped_file.h"
 #include "base/memory_usage.h"
+#include "base/sha256.h"
 #include "base/stopwatch.h"
 #include "engine/engine.h"
 #include "eval/evaluate.h"
@@ -47,6 +49,26 @@ std::string in_lines(const nlohmann::ordered_json& document) {
   return text + "\n}\n";
 }
 
+/// The model and what describes it, both or none; returns the model's bytes. The sidecar says which file it belongs to.
+int64_t write_with_sidecar(const QuantizedModel& quantized, const Exported& exported,
+                           const std::filesystem::path& path) {
+  std::vector<std::unique_ptr<AtomicFile>> files = draft_onnx(exported.model, path);
+  int64_t bytes = 0;
+  for (const auto& file : files) bytes += file->bytes();
+  AtomicFile& model = *files.back();
+  model.finish();
+  if (model.is_file()) {
+    nlohmann::ordered_json document = sidecar_json(quantized, exported);
+    document["model"] = {{"file", path.filename().string()},
+                         {"bytes", model.bytes()},
+                         {"sha256", sha256(MappedFile::open(model.temporary())->bytes())}};
+    files.push_back(std::make_unique<AtomicFile>(path.string() + ".json"));
+    files.back()->write(in_lines(document));
+  }
+  commit_together(files);
+  return bytes;
+}
+
 }  // namespace
 
 QuantizeReport quantize_file(const QuantizeCall& asked_for) {
@@ -67,16 +89,9 @@ QuantizeReport quantize_file(const QuantizeCall& asked_for) {
   const Exported exported = export_onnx(quantized, options);
   measure(quantized, call, report);
 
-  write_onnx(exported.model, call.output);
-  AtomicFile sidecar(call.output.string() + ".json");
-  sidecar.write(in_lines(sidecar_json(quantized, exported)));
-  sidecar.commit();
-
+  report.bytes_after = write_with_sidecar(quantized, exported, call.output);
   report.layers = quantized.quantized_layers();
   report.quantizers = std::ssize(quantized.quantizers);
-  for (const std::string& file : {call.output.string(), call.output.string() + ".data"}) {
-    if (std::filesystem::exists(file)) report.bytes_after += static_cast<int64_t>(std::filesystem::file_size(file));
-  }
   report.calibration = quantized.calibration;
   report.skipped = quantized.skipped;
   report.algorithms = quantized.algorithms;

@@ -1,8 +1,17 @@
 #include "base/atomic_file.h"
 
+#include <fcntl.h>
+#include <fmt/format.h>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
+#include <cerrno>
+#include <cstring>
+#include <fstream>
 #include <iterator>
+#include <thread>
+#include <vector>
 
 #include "base/error.h"
 
@@ -35,7 +44,7 @@ class AtomicFileTest : public testing::Test {
 TEST_F(AtomicFileTest, AppearsWholeAtCommit) {
   AtomicFile file(path_);
   file.write("one ");
-  file.stream() << 2;
+  file.write("2");
   const std::byte end[]{std::byte{'!'}};
   file.write(end);
   EXPECT_FALSE(std::filesystem::exists(path_));
@@ -83,11 +92,106 @@ TEST_F(AtomicFileTest, AFailedRenameLeavesNothingBehind) {
   EXPECT_EQ(file_count(), 1) << "only the folder that stood in the way";
 }
 
-TEST_F(AtomicFileTest, AFailedWriteIsReported) {
-  AtomicFile file(path_);
-  file.stream().setstate(std::ios::badbit);
+TEST_F(AtomicFileTest, AFullDiskIsReported) {
+  AtomicFile file("/dev/full");
+  file.write("some bytes");
+  try {
+    file.commit();
+    FAIL() << "nothing was said";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::Io);
+    EXPECT_NE(std::string(error.what()).find(std::strerror(ENOSPC)), std::string::npos) << error.what();
+  }
+}
+
+TEST_F(AtomicFileTest, AFullDiskThatIsNoticedLaterIsReported) {
+  AtomicFile file("/dev/full");
+  const std::string large(1 << 20, 'x');
+  for (int i = 0; i < 3; ++i) file.write(large);
   EXPECT_THROW(file.commit(), Error);
-  EXPECT_FALSE(std::filesystem::exists(path_));
+}
+
+TEST_F(AtomicFileTest, APipeIsWrittenInto) {
+  ASSERT_EQ(::mkfifo(path_.c_str(), 0600), 0);
+  std::string seen;
+  std::thread reader([&] { seen = content(); });
+  AtomicFile file(path_);
+  EXPECT_FALSE(file.is_file());
+  file.write("through the pipe");
+  file.commit();
+  reader.join();
+  EXPECT_EQ(seen, "through the pipe");
+  EXPECT_TRUE(std::filesystem::is_fifo(path_));
+}
+
+TEST_F(AtomicFileTest, ADeviceStaysADevice) {
+  std::filesystem::create_symlink("/dev/null", path_);
+  AtomicFile file(path_);
+  file.write("gone");
+  file.commit();
+  EXPECT_TRUE(std::filesystem::is_symlink(path_));
+  EXPECT_TRUE(std::filesystem::is_character_file("/dev/null"));
+  EXPECT_EQ(file_count(), 1);
+}
+
+TEST_F(AtomicFileTest, WhatIsOpenElsewhereIsWrittenInto) {
+  const int descriptor = ::open(path_.c_str(), O_CREAT | O_RDWR, 0600);
+  ASSERT_GE(descriptor, 0);
+  AtomicFile file(fmt::format("/proc/self/fd/{}", descriptor));
+  EXPECT_FALSE(file.is_file()) << "as /dev/stdout, which no file may replace";
+  file.write("here");
+  file.commit();
+  ::close(descriptor);
+  EXPECT_EQ(content(), "here");
+}
+
+TEST_F(AtomicFileTest, WhatALinkPointsToIsReplaced) {
+  std::ofstream(folder_ / "there.json") << "earlier";
+  std::filesystem::create_symlink("there.json", path_);
+  AtomicFile file(path_);
+  file.write("new");
+  file.commit();
+  EXPECT_TRUE(std::filesystem::is_symlink(path_));
+  EXPECT_EQ(content(), "new");
+  EXPECT_EQ(file_count(), 2);
+}
+
+TEST_F(AtomicFileTest, TheTemporaryNameIsNotForeseen) {
+  AtomicFile one(path_), two(path_);
+  EXPECT_NE(one.temporary(), two.temporary());
+  EXPECT_EQ(one.temporary().string().find(std::to_string(::getpid())), std::string::npos);
+}
+
+std::vector<std::unique_ptr<AtomicFile>> pair_of(const std::filesystem::path& a, const std::filesystem::path& b,
+                                                 const std::string& text) {
+  std::vector<std::unique_ptr<AtomicFile>> files;
+  for (const auto& path : {a, b}) files.push_back(std::make_unique<AtomicFile>(path));
+  for (const auto& file : files) file->write(text);
+  return files;
+}
+
+TEST_F(AtomicFileTest, OfSeveralEitherAllAreNewOrNone) {
+  std::ofstream(path_) << "earlier";
+  std::vector<std::unique_ptr<AtomicFile>> files = pair_of(path_, "/dev/full", "new");
+  EXPECT_THROW(commit_together(files), Error);
+  files.clear();
+  std::filesystem::create_directories(folder_ / "stands.json");
+  EXPECT_THROW(commit_together(pair_of(path_, folder_ / "stands.json", "new")), Error);
+  EXPECT_EQ(content(), "earlier");
+  EXPECT_EQ(file_count(), 2);
+}
+
+TEST_F(AtomicFileTest, TwoWritersDoNotMixTheirFiles) {
+  const std::filesystem::path other = folder_ / "result.bin";
+  for (int round = 0; round < 50; ++round) {
+    std::vector<std::thread> writers;
+    for (const char* text : {"first", "second"}) {
+      writers.emplace_back([&, text] { commit_together(pair_of(path_, other, text)); });
+    }
+    for (std::thread& writer : writers) writer.join();
+    std::ifstream stream(other, std::ios::binary);
+    EXPECT_EQ(content(), std::string(std::istreambuf_iterator<char>(stream), {}));
+  }
 }
 
 }  // namespace

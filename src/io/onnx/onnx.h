@@ -2,9 +2,12 @@
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
+#include <memory>
 #include <span>
 #include <string>
+#include <vector>
 
+#include "base/atomic_file.h"
 #include "graph/graph.h"
 
 namespace kaon {
@@ -26,6 +29,10 @@ Model read_onnx(std::span<const std::byte> bytes, const std::filesystem::path& f
 
 /// Writes a model; past `inline_limit` bytes its large initializers go to `<path>.data`.
 void write_onnx(const Model& model, const std::filesystem::path& path, int64_t inline_limit = kInlineLimit);
+
+/// The same, not yet committed: the external data, where there is some, and last the model.
+std::vector<std::unique_ptr<AtomicFile>> draft_onnx(const Model& model, const std::filesystem::path& path,
+                                                    int64_t inline_limit = kInlineLimit);
 
 /// A single serialized tensor, as in the test_data_set folders of ONNX models.
 Tensor read_tensor_proto(const std::filesystem::path& path);

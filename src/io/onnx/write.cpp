@@ -34,22 +34,23 @@ void start(P& proto, const std::string& extra) {
 /// The file beside a model that takes its large initializers.
 class DataFile {
  public:
-  explicit DataFile(const fs::path& path) : file_(path), name_(path.filename().string()) {}
+  explicit DataFile(const fs::path& path)
+      : file_(std::make_unique<AtomicFile>(path)), name_(path.filename().string()) {}
 
   void add(const Tensor& tensor, onnx::TensorProto& proto) {
     static constexpr std::byte kZeros[kExternalAlignment]{};
     const uint64_t padding = (kExternalAlignment - size_ % kExternalAlignment) % kExternalAlignment;
-    file_.write(std::span(kZeros, padding));
+    file_->write(std::span(kZeros, padding));
     size_ += padding;
     proto.set_data_location(onnx::TensorProto::EXTERNAL);
     put(proto, "location", name_);
     put(proto, "offset", std::to_string(size_));
     put(proto, "length", std::to_string(tensor.byte_size()));
-    file_.write(tensor.bytes());
+    file_->write(tensor.bytes());
     size_ += static_cast<uint64_t>(tensor.byte_size());
   }
 
-  void commit() { file_.commit(); }
+  std::unique_ptr<AtomicFile> take() { return std::move(file_); }
 
  private:
   static void put(onnx::TensorProto& proto, const char* key, const std::string& value) {
@@ -58,7 +59,7 @@ class DataFile {
     entry->set_value(value);
   }
 
-  AtomicFile file_;
+  std::unique_ptr<AtomicFile> file_;
   std::string name_;
   uint64_t size_ = 0;
 };
@@ -300,8 +301,8 @@ Serialized serialize(const Model& model, DataFile* data) {
 
 }  // namespace
 
-void write_onnx(const Model& model, const fs::path& path, int64_t inline_limit) {
-  AtomicFile file(path);
+std::vector<std::unique_ptr<AtomicFile>> draft_onnx(const Model& model, const fs::path& path, int64_t inline_limit) {
+  auto file = std::make_unique<AtomicFile>(path);
   Serialized serialized = serialize(model, nullptr);
   std::optional<DataFile> data;
   if (serialized.size() > static_cast<size_t>(inline_limit)) {
@@ -313,9 +314,15 @@ void write_onnx(const Model& model, const fs::path& path, int64_t inline_limit) 
   if (serialized.size() > kMostProtobufBytes) {
     fail(ErrorCode::Unsupported, path.string(), "the model takes more than 2 GiB beside its external data");
   }
-  serialized.write(file);
-  if (data) data->commit();
-  file.commit();
+  serialized.write(*file);
+  std::vector<std::unique_ptr<AtomicFile>> files;
+  if (data) files.push_back(data->take());
+  files.push_back(std::move(file));
+  return files;
+}
+
+void write_onnx(const Model& model, const fs::path& path, int64_t inline_limit) {
+  commit_together(draft_onnx(model, path, inline_limit));
 }
 
 void write_tensor_proto(const Tensor& tensor, const fs::path& path, const std::string& name) {
