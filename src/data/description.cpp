@@ -57,6 +57,13 @@ std::vector<std::filesystem::path> Description::files(const std::string& key) co
   return paths;
 }
 
+const nlohmann::json& Description::object(const std::string& key) const {
+  static const nlohmann::json none = nlohmann::json::object();
+  if (!has(key)) return none;
+  if (!json_[key].is_object()) wrong(key, "an object, {\"name\": …}");
+  return json_[key];
+}
+
 int64_t Description::integer(const std::string& key, int64_t otherwise, int64_t least, int64_t most) const {
   if (!has(key)) return otherwise;
   const nlohmann::json& value = json_[key];
@@ -146,12 +153,13 @@ std::unique_ptr<Dataset> open_description(const std::filesystem::path& path, con
                                           const DatasetOptions& options) {
   const Description description(path);
   int kinds = 0;
-  for (const char* key : {"images", "cifar", "idx", "text"}) kinds += int{description.has(key)};
+  for (const char* key : {"images", "cifar", "idx", "text", "samples"}) kinds += int{description.has(key)};
   if (kinds != 1) {
     fail(ErrorCode::InvalidConfig, path.string(),
-         "needs one of the keys \"images\", \"cifar\", \"idx\" and \"text\", and has {}", kinds);
+         "needs one of the keys \"images\", \"cifar\", \"idx\", \"text\" and \"samples\", and has {}", kinds);
   }
   if (description.has("text")) return open_text(description, inputs, options);
+  if (description.has("samples")) return open_stateful(description, inputs, options);
   if (description.has("images")) return open_images(description, inputs, options);
   if (description.has("cifar")) return open_cifar(description, inputs, options);
   return open_idx(description, inputs, options);

@@ -28,6 +28,9 @@ class Description {
   std::filesystem::path file(const std::string& key) const;
   /// One such path, or a list of them that is not empty.
   std::vector<std::filesystem::path> files(const std::string& key) const;
+  std::filesystem::path beside(const std::string& name) const { return folder_ / name; }
+  /// An object, empty where there is no such key.
+  const nlohmann::json& object(const std::string& key) const;
   int64_t integer(const std::string& key, int64_t otherwise, int64_t least, int64_t most) const;
   /// One number from 1 to `most`, or two: height and width. Empty where there is no such key.
   std::vector<int64_t> sides(const std::string& key, int64_t most) const;
@@ -72,6 +75,9 @@ std::unique_ptr<Dataset> open_cifar(const Description& description, const std::v
                                     const DatasetOptions& options);
 std::unique_ptr<Dataset> open_text(const Description& description, const std::vector<ValueInfo>& inputs,
                                    const DatasetOptions& options);
+/// Arrays beside inputs that are the same at every run, or carried from one to the next.
+std::unique_ptr<Dataset> open_stateful(const Description& description, const std::vector<ValueInfo>& inputs,
+                                       const DatasetOptions& options);
 std::unique_ptr<Dataset> open_idx(const Description& description, const std::vector<ValueInfo>& inputs,
                                   const DatasetOptions& options);
 

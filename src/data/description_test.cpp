@@ -98,7 +98,8 @@ TEST_F(Descriptions, WrongKeysAndValues) {
   config("d.json: unknown key 'scal'; did you mean 'scale'?", R"({"cifar": "c.bin", "scal": 1})");
   config("unknown key 'zzzzzzzzz'; known are cifar, input", R"({"cifar": "c.bin", "zzzzzzzzz": 1})");
   config("unknown key 'resize'", R"({"cifar": "c.bin", "resize": 1})");
-  config("needs one of the keys \"images\", \"cifar\", \"idx\" and \"text\", and has 0", R"({"cifra": "c.bin"})");
+  config("needs one of the keys \"images\", \"cifar\", \"idx\", \"text\" and \"samples\", and has 0",
+         R"({"cifra": "c.bin"})");
   config("and has 2", R"({"cifar": "c.bin", "idx": "i"})");
   config("not valid JSON", R"({"cifar": )");
   config("not valid JSON", R"({"cifar": "c.bin", "scale": 1e999})");

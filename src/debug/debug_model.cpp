@@ -122,11 +122,19 @@ class Debugger {
     const int64_t batch = batch_for(quantized_.model.graph, options_.batch, data);
     Engine exact(quantized_.original);
     Engine simulated(simulated_);
+    CarriedState exact_state(data, quantized_.original.graph), simulated_state(data, simulated_.graph);
     options_.progress->begin("debugging", data.size());
     for (int64_t first = 0; first < data.size() && !stopped(); first += batch) {
       const Batch samples = data.read(first, std::min(batch, data.size() - first));
       check_finite(samples, first);
-      one_batch(exact.start(samples.inputs), simulated.start(samples.inputs), report_.batches);
+      Frame float_run = exact.start(exact_state.enter(samples));
+      Frame quantized_run = simulated.start(simulated_state.enter(samples));
+      one_batch(float_run, quantized_run, report_.batches);
+      if (!stopped()) {
+        float_run.finish();
+        exact_state.leave(float_run.outputs());
+        simulated_state.leave(quantized_run.outputs());
+      }
       report_.samples += std::min(batch, data.size() - first);
       ++report_.batches;
       options_.progress->at(report_.samples);
@@ -136,7 +144,7 @@ class Debugger {
 
   /// Both models node by node: a value of the float run is there when the quantized run makes its own, and neither is
   /// kept longer than the model itself needs it.
-  void one_batch(Frame exact, Frame simulated, int64_t batch) {
+  void one_batch(Frame& exact, Frame& simulated, int64_t batch) {
     auto before = quantized_.model.graph.nodes.begin();
     for (const Node& node : simulated_.graph.nodes) {
       if (stopped()) return;

@@ -65,9 +65,10 @@ bool needs_reference(const std::string& metric) { return metric_kind(metric).nee
 
 EvalResult evaluate(Engine& engine, const Dataset& data, const std::vector<std::string>& metrics, Engine* reference,
                     const EvalSettings& settings) {
-  const auto output_of = [](Engine& of) {
-    return [&of](const Batch& batch, int64_t, int64_t) {
-      std::vector<Tensor> outputs = of.run(batch.inputs);
+  const auto output_of = [&](Engine& of) {
+    return [&of, state = CarriedState(data, of.model().graph)](const Batch& batch, int64_t, int64_t) mutable {
+      std::vector<Tensor> outputs = of.run(state.enter(batch));
+      state.leave(outputs);
       if (outputs.empty()) fail(ErrorCode::InvalidInput, "output", "the model has none");
       return std::move(outputs.front());
     };

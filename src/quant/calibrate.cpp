@@ -8,6 +8,8 @@
 #include "base/parallel.h"
 #include "base/stopwatch.h"
 #include "engine/engine.h"
+#include "graph/finite.h"
+#include "numerics/float_blocks.h"
 #include "quant/observer.h"
 
 namespace kaon {
@@ -17,17 +19,42 @@ Quantizer& at_slot(QuantizedModel& quantized, const std::string& layer, Slot slo
   return const_cast<Quantizer&>(*quantized.find(layer, slot));
 }
 
+/// Throws Numeric where a constant that `quantizer` reads is not finite: no code stands for NaN or Inf.
+void expect_finite(const Quantizer& quantizer, const Tensor& tensor) {
+  const int64_t at = first_non_finite(tensor);
+  if (at < 0) return;
+  fail(ErrorCode::Numeric, quantizer.label(), "'{}' holds {} at element {}; a {} must be finite to be quantized",
+       quantizer.tensor, tensor.as<float>()[static_cast<size_t>(at)], to_string(index_at(tensor.shape(), at)),
+       name_of(quantizer.kind));
+}
+
+/// Whether calibration brought values, and one of them finite.
+struct Met {
+  bool any = false;
+  bool finite = false;
+
+  void update(FloatView values) {
+    any = any || values.size > 0;
+    float scratch[kBlock];
+    for (int64_t i = 0; !finite && i < values.size; i += kBlock) {
+      const int64_t count = std::min(kBlock, values.size - i);
+      const float* block = load_floats(values, i, count, scratch);
+      finite = std::any_of(block, block + count, [](float value) { return std::isfinite(value); });
+    }
+  }
+};
+
 /// One quantizer while it learns: an observer for the whole value, or one for each of its channels.
 class Learner {
  public:
   explicit Learner(Quantizer& quantizer) : quantizer_(quantizer) {
-    if (quantizer.spec.granularity == Granularity::PerTensor) observers_.push_back(new_observer());
+    if (quantizer.spec.granularity == Granularity::PerTensor) add_observer();
   }
 
   bool by_channel() const { return quantizer_.spec.granularity == Granularity::PerChannel; }
   const Quantizer& quantizer() const { return quantizer_; }
 
-  void see(FloatView values) { observers_.front()->update(values); }
+  void see(FloatView values) { see(0, values); }
 
   void see(const Tensor& tensor) {
     if (!by_channel()) return see(tensor.as<float>());
@@ -38,7 +65,7 @@ class Learner {
            quantizer_.spec.axis, to_string(shape));
     }
     const int64_t channels = shape[static_cast<size_t>(axis)];
-    while (std::ssize(observers_) < channels) observers_.push_back(new_observer());
+    while (std::ssize(observers_) < channels) add_observer();
     const int64_t inner = element_count(std::span(shape).subspan(static_cast<size_t>(axis) + 1));
     const int64_t outer = element_count(std::span(shape).first(static_cast<size_t>(axis)));
     const std::span<const float> values = tensor.as<float>();
@@ -48,7 +75,7 @@ class Learner {
         const auto from = values.subspan(static_cast<size_t>((o * channels + c) * inner), static_cast<size_t>(inner));
         std::copy(from.begin(), from.end(), channel.begin() + o * inner);
       }
-      observers_[static_cast<size_t>(c)]->update(channel);
+      see(static_cast<size_t>(c), channel);
     }
   }
 
@@ -59,6 +86,13 @@ class Learner {
   void finish() {
     QuantParams params;
     Range all{INFINITY, -INFINITY};
+    for (size_t i = 0; i < met_.size(); ++i) {
+      if (!met_[i].any || met_[i].finite) continue;
+      fail(ErrorCode::Numeric, quantizer_.label(),
+           "calibration brought nothing but NaN and Inf to '{}'{}, so it has no range; `kaon debug --nan` finds where "
+           "they begin",
+           quantizer_.tensor, by_channel() ? fmt::format(", channel {}", i) : "");
+    }
     for (const auto& observer : observers_) {
       const ScaleZero chosen = observer->scale();
       params.scale.push_back(chosen.scale);
@@ -74,12 +108,19 @@ class Learner {
   }
 
  private:
-  std::unique_ptr<Observer> new_observer() const {
-    return make_observer(quantizer_.observer, quantizer_.spec, quantizer_.label());
+  void add_observer() {
+    observers_.push_back(make_observer(quantizer_.observer, quantizer_.spec, quantizer_.label()));
+    met_.emplace_back();
+  }
+
+  void see(size_t channel, FloatView values) {
+    met_[channel].update(values);
+    observers_[channel]->update(values);
   }
 
   Quantizer& quantizer_;
   std::vector<std::unique_ptr<Observer>> observers_;
+  std::vector<Met> met_;  ///< one for each observer
 };
 
 }  // namespace
@@ -114,15 +155,17 @@ void calibrate_activations(QuantizedModel& quantized, const Dataset& data, const
     }
   }
   Engine engine(quantized.model);
+  CarriedState state(data, quantized.model.graph);
   settings.progress->begin("calibrating", data.size());
   for (int64_t first = 0; first < data.size(); first += batch) {
     const Batch samples = data.read(first, std::min(batch, data.size() - first));
     check_finite(samples, first);
+    const TensorMap inputs = state.enter(samples);
     for (Learner* learner : of_inputs) {
-      const auto input = samples.inputs.find(learner->quantizer().tensor);
-      if (input != samples.inputs.end()) learner->see(input->second);
+      const auto input = inputs.find(learner->quantizer().tensor);
+      if (input != inputs.end()) learner->see(input->second);
     }
-    engine.run(samples.inputs, hooks);
+    state.leave(engine.run(inputs, hooks));
     for (Learner& learner : learners) learner.end_batch();
     settings.progress->at(std::min(first + batch, data.size()));
   }
@@ -137,6 +180,7 @@ void calibrate_weights(QuantizedModel& quantized) {
   for (Quantizer& quantizer : quantized.quantizers) {
     if (quantizer.kind != Slot::Weight) continue;
     const Tensor& weight = quantized.model.graph.find_initializer(quantizer.tensor)->tensor;
+    expect_finite(quantizer, weight);
     const std::span<const float> values = weight.as<float>();
     const std::vector<Range> range = tile_ranges(values, Tiling::per_tensor(weight.shape()));
     quantizer.observed = range.front();
@@ -156,7 +200,8 @@ void calibrate_biases(QuantizedModel& quantized) {
     }
   };
   // Layers may share a weight, so its scale is final only when every bias has been seen.
-  for_each_bias([](Quantizer&, const Tensor& bias, std::vector<float>& weight_scale, float input_scale) {
+  for_each_bias([](Quantizer& quantizer, const Tensor& bias, std::vector<float>& weight_scale, float input_scale) {
+    expect_finite(quantizer, bias);
     const std::span<const float> values = bias.as<float>();
     for (size_t i = 0; i < values.size(); ++i) {
       float& scale = weight_scale[weight_scale.size() == 1 ? 0 : i];

@@ -30,9 +30,10 @@ double sqnr(const std::vector<float>& x, const std::vector<float>& reference) {
 /// What each scheme must reach on the residual network, in dB; mind 6 dB a bit.
 TEST(Quantize, EverySchemeIsCloseToTheFloatModel) {
   const std::map<std::string, double> least = {
-      {"w8", 35},    {"w8c", 38},   {"w4g32", 15},  {"w4g128", 15}, {"w4g32s", 14}, {"w4g128s", 14}, {"w4c", 11},
-      {"w8a8", 28},  {"w8a8c", 28}, {"w8a8d", 28},  {"a16w8", 38},  {"fp8", 20},    {"fp8d", 20},    {"mxfp8", 20},
-      {"mxfp6", 20}, {"mxfp4", 8},  {"mxint8", 30}, {"nvfp4", 10},  {"bfp16", 30},  {"fp16", 60},    {"bf16", 42}};
+      {"w8", 35},    {"w8c", 38},   {"w4g32", 15}, {"w4g128", 15}, {"w4g32s", 14}, {"w4g128s", 14},
+      {"w4c", 11},   {"w8a8", 28},  {"w8a8c", 28}, {"w8a8d", 28},  {"w8a8dc", 28}, {"a16w8", 38},
+      {"fp8", 20},   {"fp8d", 20},  {"mxfp8", 20}, {"mxfp6", 20},  {"mxfp4", 8},   {"mxint8", 30},
+      {"nvfp4", 10}, {"bfp16", 30}, {"fp16", 60},  {"bf16", 42}};
   const MemoryDataset data = residual_data();
   const std::vector<float> exact = run(residual_network(), data);
   for (const std::string& name : schemes().names()) {
@@ -175,6 +176,47 @@ TEST(Quantize, MissingAndBadDataAreErrors) {
   EXPECT_NE(error_of(ErrorCode::InvalidInput, [&] { quantize(residual_network(), scheme_config("w8a8"), &empty); })
                 .find("empty"),
             std::string::npos);
+}
+
+TEST(Quantize, AWeightOrBiasThatIsNotFiniteIsAnError) {
+  const MemoryDataset data = residual_data();
+  for (const float bad : {NAN, INFINITY, -INFINITY}) {
+    Model model = residual_network();
+    std::vector<float> values = random_values(16 * 16 * 9, 1);
+    values[2 * 16 * 9 + 3 * 9 + 4] = bad;
+    model.graph.find_initializer("conv2.weight")->tensor = Tensor::of({16, 16, 3, 3}, values);
+    for (const char* scheme : {"w8c", "w8a8", "w4g32", "fp16", "mxfp4"}) {
+      const std::string message = error_of(ErrorCode::Numeric, [&] { quantize(model, scheme_config(scheme), &data); });
+      EXPECT_NE(message.find("conv2.weight"), std::string::npos) << message;
+      EXPECT_NE(message.find("at element [2, 3, 1, 1]"), std::string::npos) << message;
+    }
+  }
+  Model model = residual_network();
+  model.graph.find_initializer("fc.bias")->tensor = Tensor::of<float>({4}, std::vector<float>{0, 1, NAN, 2});
+  const std::string message = error_of(ErrorCode::Numeric, [&] { quantize(model, scheme_config("w8a8"), &data); });
+  EXPECT_NE(message.find("fc.bias: 'fc.bias' holds nan at element [2]"), std::string::npos) << message;
+}
+
+TEST(Quantize, AnActivationThatWasNeverFiniteIsAnError) {
+  // log of a negative number: NaN wherever conv1 made one.
+  const auto model = [](const char* op) {
+    return make_model({make_node("Conv", {"x", "a.weight"}, {"h"}), make_node(op, {"h"}, {"n"}),
+                       make_node("Conv", {"n", "b.weight"}, {"y"})},
+                      {make_constant("a.weight", {16, 16, 1, 1}, std::vector<float>(256, -1.0F)),
+                       random_constant("b.weight", {4, 16, 1, 1}, 2)},
+                      {make_value("x", {0, 16, 6, 6})}, {"y"});
+  };
+  const MemoryDataset data({2, 16, 6, 6}, std::vector<float>(2 * 16 * 36, 0.5F));
+  for (const char* observer : {"min_max", "percentile"}) {
+    Config config = scheme_config("w8a8c");
+    set_observer(config, {observer, {}});
+    Model broken = model("Log"), fine = model("Exp");
+    for (Model* one : {&broken, &fine}) one->graph.inputs[0].shape->front() = {std::nullopt, "N"};
+    const std::string message = error_of(ErrorCode::Numeric, [&] { quantize(broken, config, &data); });
+    EXPECT_NE(message.find("b.input: calibration brought nothing but NaN and Inf to 'n'"), std::string::npos)
+        << message;
+    EXPECT_NO_THROW(quantize(fine, config, &data));
+  }
 }
 
 TEST(Quantize, AGroupSizeThatDoesNotDivideIsHandled) {

@@ -137,9 +137,11 @@ void correct_biases(const AlgorithmInput& input) {
   std::vector<std::vector<double>> sums(errors.layers().size());
   std::vector<int64_t> counts(sums.size());
   const int64_t batch = batch_for(quantized.model.graph, settings.batch, data);
+  CarriedState state(data, errors.model().graph);
   settings.progress->begin("correcting biases", data.size());
   for (int64_t first = 0; first < data.size(); first += batch) {
-    const std::vector<Tensor> outputs = engine.run(data.read(first, std::min(batch, data.size() - first)).inputs);
+    const std::vector<Tensor> outputs = engine.run(state.enter(data.read(first, std::min(batch, data.size() - first))));
+    state.leave(outputs);
     for (size_t i = 0; i < sums.size(); ++i) {
       const Tensor& error = outputs[errors.first_output() + i];
       add_channels(error, is_convolution(*errors.layers()[i]) ? 1 : error.rank() - 1, sums[i]);

@@ -1,0 +1,43 @@
+#include "graph/finite.h"
+
+#include <algorithm>
+
+namespace kaon {
+namespace {
+
+/// All exponent bits set: NaN or Inf.
+template <class Bits>
+int64_t first_with(std::span<const std::byte> bytes, Bits exponent) {
+  constexpr int64_t kStride = 4096;
+  const auto* values = reinterpret_cast<const Bits*>(bytes.data());
+  const int64_t size = std::ssize(bytes) / static_cast<int64_t>(sizeof(Bits));
+  for (int64_t begin = 0; begin < size; begin += kStride) {
+    const int64_t end = std::min(size, begin + kStride);
+    Bits found = 0;  // without a branch: vectorized
+    for (int64_t i = begin; i < end; ++i) found |= static_cast<Bits>((values[i] & exponent) == exponent);
+    for (int64_t i = begin; found != 0 && i < end; ++i) {
+      if ((values[i] & exponent) == exponent) return i;
+    }
+  }
+  return -1;
+}
+
+}  // namespace
+
+int64_t first_non_finite(const Tensor& tensor) {
+  switch (tensor.type()) {
+    case DType::Float32: return first_with<uint32_t>(tensor.bytes(), 0x7f800000U);
+    case DType::Float64: return first_with<uint64_t>(tensor.bytes(), 0x7ff0000000000000U);
+    case DType::Float16: return first_with<uint16_t>(tensor.bytes(), 0x7c00U);
+    case DType::BFloat16: return first_with<uint16_t>(tensor.bytes(), 0x7f80U);
+    default: return -1;
+  }
+}
+
+Shape index_at(const Shape& shape, int64_t element) {
+  Shape index(shape.size());
+  for (size_t axis = shape.size(); axis-- > 0; element /= shape[axis]) index[axis] = element % shape[axis];
+  return index;
+}
+
+}  // namespace kaon
