@@ -5,12 +5,14 @@
 #include <map>
 #include <nlohmann/json.hpp>
 #include <set>
+#include <tuple>
 
 #include "api/load_model.h"
 #include "api/run_inputs.h"
 #include "base/error.h"
 #include "data/dataset.h"
 #include "engine/engine.h"
+#include "graph/layer.h"
 #include "numerics/error_metrics.h"
 
 namespace kaon {
@@ -49,7 +51,7 @@ class Difference {
 
   ValueDifference row(const std::string& name) const {
     const bool differs = !equal_ && ((metrics_.count > 0 && metrics_.sqnr_db() < kNoiseDb) || !same_specials_);
-    return {name, metrics_.sqnr_db(), metrics_.cosine(), metrics_.max_abs(), differs};
+    return {name, metrics_.sqnr_db(), metrics_.cosine(), metrics_.max_abs(), differs, {}, {}};
   }
 
  private:
@@ -57,6 +59,55 @@ class Difference {
   bool equal_ = true;
   bool same_specials_ = true;
 };
+
+/// What makes each value of a graph, as a user knows it.
+class Makers {
+ public:
+  explicit Makers(const Graph& graph) {
+    for (const Node& node : graph.nodes) {
+      for (const std::string& output : node.outputs) makers_[output] = {plain_name(node), node.op};
+    }
+    for (const Layer& layer : layers(graph)) {
+      if (layer.output.empty()) continue;
+      makers_[layer.node].first = layer.name;
+      makers_[layer.output] = {layer.name, layer.op};
+    }
+  }
+
+  void name(ValueDifference& row) const {
+    const auto found = makers_.find(row.name);
+    if (found != makers_.end()) std::tie(row.layer, row.op) = found->second;
+  }
+
+ private:
+  std::map<std::string, std::pair<std::string, std::string>> makers_;
+};
+
+/// NaN and Inf in other places are worse than any noise.
+double level(const ValueDifference& row) {
+  return row.differs && !std::isfinite(row.sqnr_db) ? -INFINITY : row.sqnr_db;
+}
+
+/// `rows`: the values that are known, in the order of the graph.
+std::optional<Parting> find_parting(const Graph& graph, const std::vector<ValueDifference>& rows) {
+  std::map<std::string, const ValueDifference*> known;
+  for (const ValueDifference& row : rows) known[row.name] = &row;
+  std::map<std::string, double> levels;  // of values that are not known: of the worst they come from
+  for (const Node& node : graph.nodes) {
+    double given = INFINITY;
+    for (const std::string& input : node.inputs) {
+      if (const auto found = levels.find(input); found != levels.end()) given = std::min(given, found->second);
+    }
+    for (const std::string& output : node.outputs) {
+      const auto found = known.find(output);
+      levels[output] = found == known.end() ? given : level(*found->second);
+      if (found != known.end() && std::min(given, kFineDb) - levels[output] >= kCliffDb) {
+        return Parting{*found->second, given};
+      }
+    }
+  }
+  return std::nullopt;
+}
 
 /// A model at work; errors name its file.
 class Side {
@@ -120,7 +171,8 @@ class Comparison {
   const Side& a() const { return a_; }
   const Side& b() const { return b_; }
 
-  void update(const TensorMap& inputs_a, const TensorMap& inputs_b) {
+  /// What each side made; `inputs` as it takes them.
+  std::pair<std::vector<Tensor>, std::vector<Tensor>> update(const TensorMap& inputs_a, const TensorMap& inputs_b) {
     TensorMap values;
     Hooks hooks_a;
     for (const std::string& name : common_) {
@@ -152,6 +204,7 @@ class Comparison {
       }
       outputs_[i].update(x, y);
     }
+    return {outputs_a, outputs_b};
   }
 
   CompareResult result() const {
@@ -162,6 +215,11 @@ class Comparison {
     for (size_t i = 0; i < outputs_.size(); ++i) {
       result.outputs.push_back(outputs_[i].row(a_.graph().outputs[i].name));
     }
+    const Makers makers(a_.graph());
+    for (auto* rows : {&result.values, &result.outputs}) {
+      for (ValueDifference& row : *rows) makers.name(row);
+    }
+    result.parting = find_parting(a_.graph(), with_outputs(result));
     for (const auto* rows_in_order : {&result.values, &result.outputs}) {
       const auto it = std::ranges::find_if(*rows_in_order, &ValueDifference::differs);
       if (it != rows_in_order->end() && !result.first_difference) result.first_difference = it->name;
@@ -170,6 +228,13 @@ class Comparison {
   }
 
  private:
+  /// Outputs of another name in B are known as well.
+  static std::vector<ValueDifference> with_outputs(const CompareResult& result) {
+    std::vector<ValueDifference> rows = result.values;
+    rows.insert(rows.end(), result.outputs.begin(), result.outputs.end());
+    return rows;
+  }
+
   Side a_;
   Side b_;
   std::vector<std::string> common_;  ///< made by both, in A's order
@@ -205,10 +270,14 @@ CompareResult compare_models(const CompareOptions& options) {
   };
   const std::unique_ptr<Dataset> for_a = open(comparison.a()), for_b = open(comparison.b());
   const int64_t batch = batch_for(b, batch_for(a, options.batch, *for_a), *for_b);
+  CarriedState state_a(*for_a, a), state_b(*for_b, b);
   options.progress->begin("comparing", for_a->size());
   for (int64_t first = 0; first < for_a->size(); first += batch) {
     const int64_t count = std::min(batch, for_a->size() - first);
-    comparison.update(for_a->read(first, count).inputs, for_b->read(first, count).inputs);
+    const auto [outputs_a, outputs_b] =
+        comparison.update(state_a.enter(for_a->read(first, count)), state_b.enter(for_b->read(first, count)));
+    state_a.leave(outputs_a);
+    state_b.leave(outputs_b);
     options.progress->at(first + count);
   }
   options.progress->end();
@@ -216,19 +285,22 @@ CompareResult compare_models(const CompareOptions& options) {
 }
 
 nlohmann::ordered_json to_json(const CompareResult& result) {
-  const auto rows_json = [](const std::vector<ValueDifference>& rows) {
+  const auto row_json = [](const ValueDifference& row) -> nlohmann::ordered_json {
+    return {{"name", row.name},       {"sqnr_db", row.sqnr_db}, {"cosine", row.cosine}, {"max_abs", row.max_abs},
+            {"differs", row.differs}, {"layer", row.layer},     {"op", row.op}};
+  };
+  const auto rows_json = [&](const std::vector<ValueDifference>& rows) {
     auto array = nlohmann::ordered_json::array();
-    for (const ValueDifference& row : rows) {
-      array.push_back({{"name", row.name},
-                       {"sqnr_db", row.sqnr_db},
-                       {"cosine", row.cosine},
-                       {"max_abs", row.max_abs},
-                       {"differs", row.differs}});
-    }
+    for (const ValueDifference& row : rows) array.push_back(row_json(row));
     return array;
   };
   nlohmann::ordered_json document{{"outputs", rows_json(result.outputs)}, {"values", rows_json(result.values)}};
   document["first_difference"] = result.first_difference ? nlohmann::ordered_json(*result.first_difference) : nullptr;
+  document["parting"] = nullptr;
+  if (result.parting) {
+    document["parting"] = row_json(result.parting->at);
+    document["parting"]["input_sqnr_db"] = result.parting->input_sqnr_db;
+  }
   document["unused"] = result.unused;
   return document;
 }

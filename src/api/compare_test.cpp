@@ -96,5 +96,50 @@ TEST_F(CompareModels, RefusesOtherOutputs) {
             options_.b.string() + ": has 2 outputs, " + options_.a.string() + " has 1");
 }
 
+/// Five products in a row, each with its own factor; a product of 1.01 is 40 dB away from one of 1.
+class CompareChains : public CompareModels {
+ protected:
+  void write_chain(const std::filesystem::path& path, const std::vector<float>& factors) const {
+    std::vector<Node> nodes;
+    std::vector<Initializer> constants;
+    for (size_t i = 0; i < factors.size(); ++i) {
+      const std::string at = std::to_string(i);
+      nodes.push_back(make_node("MatMul", {i == 0 ? "x" : std::to_string(i - 1), "block." + at + ".weight"}, {at}));
+      constants.push_back(make_constant("block." + at + ".weight", {1, 1}, {factors[i]}));
+    }
+    write_onnx(make_model(nodes, constants, {make_value("x", {4, 1})}, {std::to_string(factors.size() - 1)}), path);
+  }
+  std::optional<Parting> parting(const std::vector<float>& factors) {
+    write_npz({{"x", Tensor::of<float>({4, 1}, {-1, 2, 3, 4})}}, options_.input);
+    write_chain(options_.a, {1, 1, 1, 1, 1});
+    write_chain(options_.b, factors);
+    return compare_models(options_).parting;
+  }
+};
+
+TEST_F(CompareChains, PartAtTheFirstCliffAndNotAtTheFirstDifference) {
+  const std::optional<Parting> found = parting({1.01F, 1, 1.005F, 1.5F, 0.5F});
+  ASSERT_TRUE(found.has_value());
+  EXPECT_EQ(found->at.layer, "block.3");
+  EXPECT_EQ(found->at.name, "3");
+  EXPECT_EQ(found->at.op, "MatMul");
+  EXPECT_NEAR(found->input_sqnr_db, 36.4, 0.1);
+  EXPECT_NEAR(found->at.sqnr_db, 5.7, 0.1);
+  const auto json = nlohmann::json::parse(to_json(compare_models(options_)).dump());
+  EXPECT_EQ(json["first_difference"], "0");
+  EXPECT_EQ(json["parting"]["layer"], "block.3");
+  EXPECT_EQ(json["values"][1]["layer"], "block.1");
+}
+
+TEST_F(CompareChains, AFirstLayerThatLosesAlmostAllIsTheCliff) {
+  EXPECT_EQ(parting({1.5F, 1, 1, 1, 1})->at.layer, "block.0");
+  EXPECT_EQ(parting({1, 1, NAN, 1, 1})->at.layer, "block.2");
+}
+
+TEST_F(CompareChains, SmallStepsAreNoCliff) {
+  EXPECT_FALSE(parting({1.005F, 1.005F, 1.005F, 1.005F, 1.005F}).has_value());
+  EXPECT_FALSE(parting({1, 1, 1, 1, 1}).has_value());
+}
+
 }  // namespace
 }  // namespace kaon

@@ -17,9 +17,10 @@ constexpr size_t kShownValues = 10;
 
 Table table_of(const char* title, const std::vector<ValueDifference>& rows) {
   using Align = Table::Align;
-  Table table({{title}, {"SQNR dB", Align::Right}, {"cosine", Align::Right}, {"max abs", Align::Right}});
+  Table table(
+      {{title}, {"layer"}, {"op"}, {"SQNR dB", Align::Right}, {"cosine", Align::Right}, {"max abs", Align::Right}});
   for (const ValueDifference& row : rows) {
-    table.add_row({row.name, fmt::format("{:.1f}", row.sqnr_db), fmt::format("{:.6f}", row.cosine),
+    table.add_row({row.name, row.layer, row.op, fmt::format("{:.1f}", row.sqnr_db), fmt::format("{:.6f}", row.cosine),
                    fmt::format("{:.3g}", row.max_abs)});
   }
   return table;
@@ -36,6 +37,13 @@ void print_comparison(std::ostream& out, const CompareResult& result) {
     table_of("worst values", worst).print(out);
   }
   out << (result.first_difference ? "First difference: " + *result.first_difference : "No difference") << '\n';
+  if (result.parting) {
+    const ValueDifference& at = result.parting->at;
+    out << fmt::format("They part at {} ({}): it reads values with {:.1f} dB and makes {} with {:.1f} dB\n", at.layer,
+                       at.op, result.parting->input_sqnr_db, at.name, at.sqnr_db);
+  } else if (result.first_difference) {
+    out << fmt::format("No single place: no layer loses {:.0f} dB at once\n", kCliffDb);
+  }
 }
 
 }  // namespace
