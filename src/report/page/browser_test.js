@@ -23,7 +23,7 @@
   try {
     await later();
     const shown = document.getElementById("shown").textContent;
-    check(shown === "EXPECTED_ROWS rows", shown);
+    check(shown === "EXPECTED_ROWS slots", shown);
     const scroll = document.querySelector(".scroll");
     for (let i = 0; i < 20; ++i) {
       scroll.scrollTop = scroll.scrollHeight;
@@ -33,6 +33,13 @@
     check(body.rows.length === EXPECTED_ROWS, `${body.rows.length} rows after scrolling to the end`);
     check(drawn(document.getElementById("overview")), "the overview is empty");
     check(title() === texts(0)[0], "the worst layer is not shown first");
+
+    const reading = header("reading").getBoundingClientRect();
+    const visible = scroll.getBoundingClientRect().right - reading.left;
+    check(visible > Math.min(reading.width, 200), `only ${visible} pixels of the readings are in sight`);
+    const counted = Chart.getChart("overview").data.labels.length;
+    const said = [...document.querySelectorAll("#summary dt")].find((dt) => dt.textContent === "quantizers");
+    check(said.nextElementSibling.textContent === String(counted), `${counted} bars`);
 
     header("layer").firstChild.click();
     const names = texts(0);

@@ -95,8 +95,9 @@
   const columns = [
     { key: "layer", name: "layer", text: true },
     { key: "slot", name: "slot", text: true },
-    { key: "format", name: "format", text: true },
     { key: "channel_error", name: "channel error", meter: true },
+    { key: "reading", name: "reading", text: true },
+    { key: "format", name: "format", text: true },
     { key: "local_error", name: "local" },
     { key: "cumulative_error", name: "cumulative" },
     { key: "mean_relative_error", name: "relative" },
@@ -110,13 +111,14 @@
     { key: "max_abs", name: "largest error" },
     { key: "mse", name: "MSE" },
     { key: "cosine", name: "cosine", show: (value) => short(value, 6) },
-    { key: "reading", name: "reading", text: true },
   ];
   const slots = ["weight", "input", "output", "bias"];
   const slotColor = { weight: "--float", input: "--quantized", output: "--arrives", bias: "--muted" };
 
   const rows = report.rows.map((row, rank) => ({ ...row, rank, q: report.quantizers[row.quantizer] }));
   const broken = (row) => row.q.non_finite > 0;
+  const layersOf = report.quantizers.map(() => new Set());  // that each quantizer serves
+  for (const row of rows) layersOf[row.quantizer].add(row.layer);
   const valueOf = (row, key) => (key in row ? row[key] : row.q[key]);
 
   // ---- heading
@@ -175,14 +177,20 @@
   }
 
   function barColors(slot) {
-    return overviewRows.map((row) => css(selected && row.layer === selected.layer ? "--bad" : slotColor[slot]));
+    return overviewRows.map((row) => css(selected && layersOf[row.quantizer].has(selected.layer) ? "--bad" : slotColor[slot]));
+  }
+
+  /** A quantizer that serves several layers is one bar. */
+  function onceEach(list) {
+    const seen = new Set();
+    return list.filter((row) => !seen.has(row.quantizer) && seen.add(row.quantizer));
   }
 
   function drawOverview() {
     const metric = metrics.find((m) => m.key === byId("metric").value) || metrics[0];
     const show = metric.show || short;
     const slot = byId("slot").value;
-    overviewRows = rows.filter((row) => slot === "" || row.slot === slot);
+    overviewRows = onceEach(rows.filter((row) => slot === "" || row.slot === slot));
     overviewRows.sort(byId("order").value === "model" ? (a, b) => a.order - b.order : byBadness(metric));
     byId("metric-help").textContent = `${metric.help} Click a bar to see its layer.`;
     byId("overview").setAttribute("aria-label",
@@ -193,9 +201,14 @@
     // The smallest bar must be seen, too; and no more than ten decades.
     const lowest = metric.log && finite.length > 0
       ? 10 ** Math.floor(Math.log10(Math.max(Math.min(...finite) * 0.7, Math.max(...finite) * 1e-10))) : undefined;
-    const few = overviewRows.length <= 40 && overviewRows.length * 18 < byId("overview").parentNode.clientWidth;
+    // Names lean as far as they must: level where each has its width, else steep and a line's height apart.
+    const room = byId("overview").parentNode.clientWidth / Math.max(1, overviewRows.length);
+    const few = room >= 20;
+    const kinds = new Set(overviewRows.map((row) => row.slot)).size;
+    const level = room >= 7 * Math.max(...overviewRows.map((row) => row.layer.length + row.slot.length + 3));
     const highest = finite.reduce((a, b) => Math.max(a, b), 0) || 1;
     const heightOf = (row, value) => (drawable(value) ? value : broken(row) ? highest : null);
+    byId("overview").parentNode.classList.toggle("tall", few && !level);
     overview?.destroy();
     overview = new Chart(byId("overview"), {
       type: "bar",
@@ -217,8 +230,8 @@
         },
         scales: {
           x: { grid: { display: false },
-            ticks: { display: few, autoSkip: false, maxRotation: 60, callback: function (value) {
-              const label = this.getLabelForValue(value);
+            ticks: { display: few, autoSkip: false, minRotation: level ? 0 : 60, maxRotation: 60, callback: function (value) {
+              const label = kinds > 1 ? this.getLabelForValue(value) : overviewRows[value].layer;
               return label.length > 28 ? `…${label.slice(-27)}` : label;
             } },
             title: { display: !few, text: `${overviewRows.length} quantizers, ${
@@ -337,7 +350,7 @@
     body.replaceChildren();
     attachRows();
     const all = found.length === rows.length;
-    byId("shown").textContent = all ? `${rows.length} rows` : `${found.length} of ${rows.length} rows`;
+    byId("shown").textContent = all ? `${rows.length} slots` : `${found.length} of ${rows.length} slots`;
   }
 
   /** The next rows join the table when one scrolls near its end: laying out all at once takes long. */
