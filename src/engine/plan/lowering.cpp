@@ -304,10 +304,12 @@ void Lowering::materialise(int32_t value, const Desc& desc) {
   if (!state(value).pending) fail(ErrorCode::Internal, "plan", "a value is read before it is made");
   const Pending pending = *state(value).pending;
   const Form from = first_form(pending.source);
+  const bool row_major = from.desc == plain_desc(facts(pending.source).shape) && desc == plain_desc(facts(value).shape);
+  std::vector<int32_t> map =
+      row_major ? pending.map : std::vector<int32_t>(static_cast<size_t>(element_capacity(desc)), -1);
   const Offsets from_offsets(from.desc);
   const Offsets to_offsets(desc);
-  std::vector<int32_t> map(static_cast<size_t>(element_capacity(desc)), -1);
-  for (size_t i = 0; i < pending.map.size(); ++i) {
+  for (size_t i = 0; i < pending.map.size() && !row_major; ++i) {
     const int32_t source = pending.map[i];
     map[static_cast<size_t>(to_offsets.of(static_cast<int64_t>(i)))] =
         source < 0 ? -1 : static_cast<int32_t>(from_offsets.of(source));

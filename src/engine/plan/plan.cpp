@@ -6,6 +6,7 @@
 #include <numeric>
 
 #include "engine/plan/batch.h"
+#include "engine/threads.h"
 
 namespace kaon {
 
@@ -246,6 +247,7 @@ std::vector<Value> Plans::inputs_of(const std::vector<Value>& table) const {
 
 std::shared_ptr<const Traced> Plans::traced(std::vector<Value> table, const Hooks& hooks) {
   const HookTable where(*program_, hooks);
+  const CallingThreadOnly alone;  // many tiny kernels: waking others costs more than they bring
   Trace trace;
   try {
     trace = trace_program(*program_, table, where, derived_, /*shapes_only=*/true);
