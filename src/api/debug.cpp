@@ -66,7 +66,7 @@ DebugResult debug_file(const DebugCall& call) {
   DataOptions samples = with_input(call.data, call.input);
   samples.tokenizer = tokenizer_of(call.model);
   const std::unique_ptr<Dataset> data = open_data(samples, model.graph);
-  const QuantizedModel quantized = quantize_for(call.model, model, config, samples, *call.progress);
+  const QuantizedModel quantized = quantize_for(call.model, model, config, samples, *call.progress, true);
   DebugOptions options;
   options.act_hist = call.act_hist;
   options.nan = call.nan;

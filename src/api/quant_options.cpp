@@ -93,12 +93,13 @@ std::unique_ptr<Dataset> open_calibration(const DataOptions& options, const Grap
 }
 
 QuantizedModel quantize_for(const std::filesystem::path& path, const Model& model, const Config& config,
-                            const DataOptions& data, Progress& progress) try {
+                            const DataOptions& data, Progress& progress, bool allow_non_finite) try {
   const std::unique_ptr<Dataset> calibration =
       needs_calibration(config) ? open_calibration(data, model.graph) : nullptr;
   QuantizeSettings settings;
   settings.batch = data.batch;
   settings.progress = &progress;
+  settings.allow_non_finite = allow_non_finite;
   return quantize(model, config, calibration.get(), settings);
 } catch (const Error& error) {
   throw Error(error.code(), error.what(), path.string());

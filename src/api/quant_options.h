@@ -51,6 +51,6 @@ std::unique_ptr<Dataset> open_calibration(const DataOptions& options, const Grap
 
 /// Reads nothing that `config` does not need: calibrates only where it asks for it. Errors name `path`.
 QuantizedModel quantize_for(const std::filesystem::path& path, const Model& model, const Config& config,
-                            const DataOptions& data, Progress& progress);
+                            const DataOptions& data, Progress& progress, bool allow_non_finite = false);
 
 }  // namespace kaon

@@ -14,6 +14,8 @@
 namespace kaon {
 namespace {
 
+const QuantizeSettings kAnyNumbers{.allow_non_finite = true};
+
 constexpr int64_t kChannels = 16;
 
 /// x [N,16,6,6] -> four convolutions 1×1, named a to d -> y.
@@ -106,7 +108,7 @@ Model with_sqrt() {
 
 TEST(Faults, ANanOfTheFloatModelIsNamed) {
   const MemoryDataset data = residual_data(12);
-  const QuantizedModel quantized = quantize(with_sqrt(), scheme_config("w8a8"), &data);
+  const QuantizedModel quantized = quantize(with_sqrt(), scheme_config("w8a8"), &data, kAnyNumbers);
   DebugOptions options;
   options.nan = true;
   options.batch = 4;
@@ -132,7 +134,7 @@ TEST(Faults, ANanOfTheFloatModelIsNamed) {
 
 TEST(Faults, WithoutTheSwitchItGoesOnAndCounts) {
   const MemoryDataset data = residual_data(12);
-  const QuantizedModel quantized = quantize(with_sqrt(), scheme_config("w8a8"), &data);
+  const QuantizedModel quantized = quantize(with_sqrt(), scheme_config("w8a8"), &data, kAnyNumbers);
   DebugOptions options;
   options.batch = 4;
   options.act_hist = true;
@@ -152,7 +154,7 @@ TEST(Faults, ANanWeightIsNamedBeforeAnythingRuns) {
   const MemoryDataset data = residual_data(4);
   DebugOptions options;
   options.nan = true;
-  const DebugReport report = debug(quantize(model, scheme_config("w8a8"), &data), data, options);
+  const DebugReport report = debug(quantize(model, scheme_config("w8a8"), &data, kAnyNumbers), data, options);
   ASSERT_TRUE(report.nan.has_value());
   EXPECT_EQ(report.nan->layer, "c");
   EXPECT_EQ(report.nan->slot, Slot::Weight);
@@ -175,7 +177,7 @@ TEST(Faults, AnInfOfTheQuantizedModelAloneIsTold) {
   const MemoryDataset data = residual_data(4);
   DebugOptions options;
   options.nan = true;
-  const DebugReport report = debug(quantize(model, scheme_config("w8a8"), &data), data, options);
+  const DebugReport report = debug(quantize(model, scheme_config("w8a8"), &data, kAnyNumbers), data, options);
   ASSERT_TRUE(report.nan.has_value());
   EXPECT_EQ(report.nan->layer, "invert");
   EXPECT_FALSE(report.nan->float_run);

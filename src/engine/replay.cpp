@@ -7,7 +7,6 @@
 #include "base/spill.h"
 #include "base/stopwatch.h"
 #include "engine/plan/plan.h"
-#include "engine/thread_choice.h"
 #include "engine/threads.h"
 
 namespace kaon {
@@ -162,11 +161,6 @@ void Replay::run(const ReplaySource& source, const Variant& base, std::span<cons
 
     size_t at = 0;
     std::vector<LiveValue> live;
-    ThreadChoice threads;
-    const auto execute = [&](Plan& part, size_t from, size_t to) {
-      run_on_chosen_threads(
-          threads, [&] { part.execute(); }, static_cast<double>(to - from));
-    };
     const auto begin = [&](Plan& part, const Piece& piece, size_t from) {
       std::byte* kept = piece.live.bytes().data();
       if (from == 0) {
@@ -180,7 +174,7 @@ void Replay::run(const ReplaySource& source, const Variant& base, std::span<cons
         const std::unique_ptr<Plan> part = plans.make_part(fused_base, {at, variant.cut, live});
         for (Piece& piece : group.pieces) {
           begin(*part, piece, at);
-          execute(*part, at, variant.cut);
+          part->execute();
           SpillBuffer next = keeper.keep(total_bytes(part->live_out()));
           part->save(next.bytes().data());
           keeper.drop(piece.live);
@@ -192,11 +186,10 @@ void Replay::run(const ReplaySource& source, const Variant& base, std::span<cons
       const Stopwatch watch;
       const std::unique_ptr<Plan> rest = plans.make_part(variant.fused, {at, SIZE_MAX, live});
       cost_.switch_seconds += watch.seconds();
-      const size_t ops = variant.fused.ops.size();
       variant.fused = {};
       for (const Piece& piece : group.pieces) {
         begin(*rest, piece, at);
-        execute(*rest, at, ops);
+        rest->execute();
         std::vector<Tensor> outputs;
         for (const Value& value : rest->outputs()) outputs.push_back(to_tensor(value));
         sink(variant.number, piece.batch, piece.first, outputs);

@@ -2,12 +2,11 @@
 
 #include <dlfcn.h>
 
+#include "base/parallel.h"
 #include "engine/aten.h"
 
 extern "C" {  // of the OpenMP library that libtorch uses
 void omp_set_num_threads(int count) noexcept;
-void omp_set_max_active_levels(int levels) noexcept;
-int omp_get_max_active_levels() noexcept;
 }
 
 namespace kaon {
@@ -24,8 +23,5 @@ void use_configured_threads() {
   if (void* set = ::dlsym(RTLD_DEFAULT, "openblas_set_num_threads")) reinterpret_cast<void (*)(int)>(set)(wanted);
   current = wanted;
 }
-
-CallingThreadOnly::CallingThreadOnly() : before_(omp_get_max_active_levels()) { omp_set_max_active_levels(0); }
-CallingThreadOnly::~CallingThreadOnly() { omp_set_max_active_levels(before_); }
 
 }  // namespace kaon

@@ -83,11 +83,11 @@ class Learner {
     for (const auto& observer : observers_) observer->end_batch();
   }
 
-  void finish() {
+  void finish(bool allow_non_finite) {
     QuantParams params;
     Range all{INFINITY, -INFINITY};
     for (size_t i = 0; i < met_.size(); ++i) {
-      if (!met_[i].any || met_[i].finite) continue;
+      if (!met_[i].any || met_[i].finite || allow_non_finite) continue;
       fail(ErrorCode::Numeric, quantizer_.label(),
            "calibration brought nothing but NaN and Inf to '{}'{}, so it has no range; `kaon debug --nan` finds where "
            "they begin",
@@ -171,16 +171,16 @@ void calibrate_activations(QuantizedModel& quantized, const Dataset& data, const
   }
   settings.progress->end();
   parallel_for(0, std::ssize(learners), 1, [&](int64_t first, int64_t last) {
-    for (int64_t i = first; i < last; ++i) learners[static_cast<size_t>(i)].finish();
+    for (int64_t i = first; i < last; ++i) learners[static_cast<size_t>(i)].finish(settings.allow_non_finite);
   });
   quantized.calibration = {data.size(), watch.seconds()};
 }
 
-void calibrate_weights(QuantizedModel& quantized) {
+void calibrate_weights(QuantizedModel& quantized, const QuantizeSettings& settings) {
   for (Quantizer& quantizer : quantized.quantizers) {
     if (quantizer.kind != Slot::Weight) continue;
     const Tensor& weight = quantized.model.graph.find_initializer(quantizer.tensor)->tensor;
-    expect_finite(quantizer, weight);
+    if (!settings.allow_non_finite) expect_finite(quantizer, weight);
     const std::span<const float> values = weight.as<float>();
     const std::vector<Range> range = tile_ranges(values, Tiling::per_tensor(weight.shape()));
     quantizer.observed = range.front();
@@ -189,7 +189,7 @@ void calibrate_weights(QuantizedModel& quantized) {
   }
 }
 
-void calibrate_biases(QuantizedModel& quantized) {
+void calibrate_biases(QuantizedModel& quantized, const QuantizeSettings& settings) {
   constexpr float kLargestCode = 2147483520.0F;  // the largest float32 below 2^31
   const auto for_each_bias = [&](const auto& body) {
     for (Quantizer& quantizer : quantized.quantizers) {
@@ -200,8 +200,8 @@ void calibrate_biases(QuantizedModel& quantized) {
     }
   };
   // Layers may share a weight, so its scale is final only when every bias has been seen.
-  for_each_bias([](Quantizer& quantizer, const Tensor& bias, std::vector<float>& weight_scale, float input_scale) {
-    expect_finite(quantizer, bias);
+  for_each_bias([&](Quantizer& quantizer, const Tensor& bias, std::vector<float>& weight_scale, float input_scale) {
+    if (!settings.allow_non_finite) expect_finite(quantizer, bias);
     const std::span<const float> values = bias.as<float>();
     for (size_t i = 0; i < values.size(); ++i) {
       float& scale = weight_scale[weight_scale.size() == 1 ? 0 : i];

@@ -9,6 +9,7 @@ namespace kaon {
 struct QuantizeSettings {
   int64_t batch = 8;  ///< samples a run, unless the model fixes it
   Progress* progress = &no_progress();
+  bool allow_non_finite = false;  ///< NaN and Inf are no errors: debug says itself where they are
 };
 
 /// Whether the range of this quantizer is learned from data.
@@ -19,10 +20,10 @@ bool needs_data(const Quantizer& quantizer);
 void calibrate_activations(QuantizedModel& quantized, const Dataset& data, const QuantizeSettings& settings);
 
 /// Parameters of weights, from their values.
-void calibrate_weights(QuantizedModel& quantized);
+void calibrate_weights(QuantizedModel& quantized, const QuantizeSettings& settings);
 
 /// Parameters of biases: s_x·s_w, once inputs and weights have theirs. A weight scale so small that its bias would not
 /// fit into 32 bits is raised.
-void calibrate_biases(QuantizedModel& quantized);
+void calibrate_biases(QuantizedModel& quantized, const QuantizeSettings& settings);
 
 }  // namespace kaon

@@ -44,10 +44,10 @@ QuantizedModel quantize(Model model, const Config& config, const Dataset* calibr
          "scheme");
   }
   run_algorithms(quantized, Stage::BeforeCalibration, calibration, settings);
-  calibrate_weights(quantized);
+  calibrate_weights(quantized, settings);
   if (learner != quantized.quantizers.end()) calibrate_activations(quantized, *calibration, settings);
   run_algorithms(quantized, Stage::AfterCalibration, calibration, settings);
-  calibrate_biases(quantized);
+  calibrate_biases(quantized, settings);
   return quantized;
 }
 

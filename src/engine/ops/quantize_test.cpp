@@ -45,7 +45,7 @@ TEST(Quantize, UnevenBlocksOfFourBits) {
 
 TEST(Quantize, OneBlockLongerThanTheAxis) {
   SingleOp op("DequantizeLinear", 21);
-  op.number("axis", 0).number("block_size", int64_t{1} << 40);
+  op.number("axis", 0).number("block_size", int64_t{1} << 30);
   const Tensor x = Tensor::of<int8_t>({3, 1}, std::vector<int8_t>{1, 2, -3});
   expect_floats(op.run({x, floats({1, 1}, {0.5F})})[0], {3, 1}, {0.5F, 1, -1.5F});
 }

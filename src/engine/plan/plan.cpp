@@ -6,7 +6,6 @@
 #include <numeric>
 
 #include "engine/plan/batch.h"
-#include "engine/threads.h"
 
 namespace kaon {
 
@@ -247,7 +246,6 @@ std::vector<Value> Plans::inputs_of(const std::vector<Value>& table) const {
 
 std::shared_ptr<const Traced> Plans::traced(std::vector<Value> table, const Hooks& hooks) {
   const HookTable where(*program_, hooks);
-  const CallingThreadOnly alone;  // many tiny kernels: waking others costs more than they bring
   Trace trace;
   try {
     trace = trace_program(*program_, table, where, derived_, /*shapes_only=*/true);
@@ -419,13 +417,6 @@ std::vector<Value> Plans::run_slices(const std::vector<Value>& table, const Hook
 
 std::vector<Tensor> Plans::run(std::vector<Value> table, const Hooks& hooks, const VariantIds& variant) {
   Entry& found = entry(table, hooks);
-  std::vector<Tensor> results;
-  run_on_chosen_threads(found.threads, [&] { results = run_entry(found, std::move(table), hooks, variant); });
-  return results;
-}
-
-std::vector<Tensor> Plans::run_entry(Entry& found, std::vector<Value> table, const Hooks& hooks,
-                                     const VariantIds& variant) {
   if (found.slice == 0 && found.traced == nullptr) {
     for (const auto& [id, value] : variant.constants) table[static_cast<size_t>(id)] = value;
     return interpret(*program_, std::move(table), hooks, variant.off);

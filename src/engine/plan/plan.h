@@ -10,7 +10,6 @@
 #include "engine/interpreter.h"
 #include "engine/plan/lowering.h"
 #include "engine/plan/variant.h"
-#include "engine/thread_choice.h"
 
 namespace kaon {
 
@@ -66,7 +65,6 @@ class Plans {
     int64_t slice = 0;                     ///< samples in a slice; 0 = the batch is run whole
     /// Of the variants that were run last, the newest first.
     std::list<std::pair<VariantIds, std::unique_ptr<Plan>>> plans;
-    ThreadChoice threads;
   };
   using Key = std::vector<int64_t>;
   using Recent = std::list<std::pair<Key, Entry>>;
@@ -87,7 +85,6 @@ class Plans {
   std::vector<Value> run_slices(const std::vector<Value>& table, const Hooks& hooks, const VariantIds& variant,
                                 int64_t slice);
   std::vector<Value> inputs_of(const std::vector<Value>& table) const;
-  std::vector<Tensor> run_entry(Entry& found, std::vector<Value> table, const Hooks& hooks, const VariantIds& variant);
   int64_t batch_of(const std::vector<Value>& table) const;
 
   std::shared_ptr<const Program> program_;
