@@ -110,7 +110,7 @@ Json to_json(const DebugReport& report) {
   Json rows = Json::array();
   for (const DebugRow& row : report.rows) rows.push_back(row_json(report, row));
   Json skipped = Json::array();
-  for (const Skipped& skip : report.skipped) skipped.push_back({{"layer", skip.layer}, {"reason", skip.reason}});
+  for (const Skipped& skip : report.skipped) skipped.push_back(to_json(skip));
   return {{"model", report.model},
           {"scheme", report.scheme},
           {"samples", report.samples},

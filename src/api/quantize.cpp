@@ -107,7 +107,7 @@ nlohmann::ordered_json to_json(const QuantizeReport& report) {
     return values.empty() ? nlohmann::ordered_json(nullptr) : metrics_json(values);
   };
   auto skipped = nlohmann::ordered_json::array();
-  for (const Skipped& skip : report.skipped) skipped.push_back({{"layer", skip.layer}, {"reason", skip.reason}});
+  for (const Skipped& skip : report.skipped) skipped.push_back(to_json(skip));
   return {{"scheme", report.scheme},
           {"layers", std::ssize(report.layers)},
           {"quantizers", report.quantizers},

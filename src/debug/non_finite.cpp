@@ -23,10 +23,12 @@ ValueNames::ValueNames(const QuantizedModel& quantized) {
     for (const std::string& output : node.outputs) served_[output] = {plain_name(node), Slot::Output};
   }
   for (const Layer& layer : quantized.layers) {
-    for (const std::string& output : node_by_id(graph, layer.node).outputs) {
-      served_[output] = {layer.name, Slot::Output};
+    if (!layer.output.empty()) {
+      for (const std::string& output : node_by_id(graph, layer.node).outputs) {
+        served_[output] = {layer.name, Slot::Output};
+      }
+      served_[layer.output] = {layer.name, Slot::Output};
     }
-    served_[layer.output] = {layer.name, Slot::Output};
     if (!layer.weight.empty()) served_[layer.weight] = {layer.name, Slot::Weight};
     if (!layer.bias.empty()) served_[layer.bias] = {layer.name, Slot::Bias};
     if (!layer.input.empty()) served_.insert({layer.input, {layer.name, Slot::Input}});

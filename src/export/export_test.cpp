@@ -144,8 +144,84 @@ Case convolution_1d() {
   return {"convolution_1d", make_model(nodes, constants, {open_input({4, 36, 9})}, {"y"}), {4, 36, 9}};
 }
 
+/// x [batch, steps, inputs] -> LSTM in both directions -> GRU -> RNN -> Gemm of the last state.
+Case recurrent() {
+  std::vector<Node> nodes{
+      make_node("LSTM", {"x", "a.w", "a.r", "a.b"}, {"a"},
+                {{"hidden_size", int64_t{20}}, {"direction", std::string("bidirectional")}, {"layout", int64_t{0}}}),
+      make_node("ReduceMean", {"a"}, {"am"}, {{"axes", std::vector<int64_t>{1}}, {"keepdims", int64_t{0}}}),
+      make_node("GRU", {"am", "b.w", "b.r"}, {"b"},
+                {{"hidden_size", int64_t{24}}, {"linear_before_reset", int64_t{1}}}),
+      make_node("Squeeze", {"b", "one"}, {"bs"}),
+      make_node("RNN", {"bs", "c.w", "c.r"}, {"", "c"}, {{"hidden_size", int64_t{16}}}),
+      make_node("Squeeze", {"c", "zero"}, {"cs"}),
+      make_node("Gemm", {"cs", "d.weight"}, {"y"})};
+  std::vector<Initializer> constants{random_constant("a.w", {2, 80, 40}),
+                                     random_constant("a.r", {2, 80, 20}),
+                                     random_constant("a.b", {2, 160}),
+                                     random_constant("b.w", {1, 72, 20}),
+                                     random_constant("b.r", {1, 72, 24}),
+                                     random_constant("c.w", {1, 16, 24}),
+                                     random_constant("c.r", {1, 16, 16}),
+                                     random_constant("d.weight", {16, 5}),
+                                     {"one", Tensor::of<int64_t>({1}, std::vector<int64_t>{1}), {}, {}},
+                                     {"zero", Tensor::of<int64_t>({1}, std::vector<int64_t>{0}), {}, {}}};
+  // Weights as they are after training: gates that are not saturated.
+  for (Initializer& one : constants) {
+    if (one.tensor.type() != DType::Float32) continue;
+    std::vector<float> values = one.tensor.to_float();
+    for (float& value : values) value *= 0.2F;
+    one.tensor = Tensor::of(one.tensor.shape(), values);
+  }
+  return {"recurrent", make_model(nodes, constants, {open_input({8, 3, 40})}, {"y"}, 14), {8, 3, 40}};
+}
+
+/// A table looked up by two nodes, and one that a product reads as well.
+Case embeddings() {
+  std::vector<Node> nodes{make_node("Cast", {"x"}, {"ids"}, {{"to", int64_t{7}}}),
+                          make_node("Abs", {"ids"}, {"positive"}),
+                          make_node("Gather", {"words", "positive"}, {"a"}),
+                          make_node("Min", {"positive", "fixed"}, {"few"}),
+                          make_node("Gather", {"words", "few"}, {"b"}),
+                          make_node("Gather", {"tied", "positive"}, {"c"}),
+                          make_node("Add", {"a", "b"}, {"ab"}),
+                          make_node("Add", {"ab", "c"}, {"sum"}),
+                          make_node("MatMul", {"sum", "tied"}, {"y"})};
+  return {"embeddings",
+          make_model(nodes,
+                     {random_constant("words", {30, 24}),
+                      random_constant("tied", {24, 24}),
+                      {"fixed", Tensor::scalar<int64_t>(3), {}, {}}},
+                     {open_input({8, 5})}, {"y", "a"}),
+          {8, 5}};
+}
+
+/// Both branches have their own copy of one weight, and one of their own; a loop reads the weight too.
+Case branches() {
+  const auto inside = [](std::vector<Node> nodes, std::vector<Initializer> constants, const std::string& output) {
+    return std::make_shared<Graph>(make_model(std::move(nodes), std::move(constants), {}, {output}).graph);
+  };
+  const Initializer same = random_constant("in.weight", {40, 24});
+  std::vector<Node> nodes{
+      make_node("ReduceMean", {"x"}, {"mean"}, {{"keepdims", int64_t{0}}}),
+      make_node("Greater", {"mean", "limit"}, {"more"}),
+      make_node("If", {"more"}, {"h"},
+                {{"then_branch", inside({make_node("MatMul", {"x", "in.weight"}, {"t"}),
+                                         make_node("Gemm", {"t", "then.weight"}, {"u"}, {{"transB", int64_t{1}}})},
+                                        {same, random_constant("then.weight", {36, 24})}, "u")},
+                 {"else_branch", inside({make_node("MatMul", {"x", "in.weight"}, {"t"}),
+                                         make_node("MatMul", {"t", "else.weight"}, {"v"})},
+                                        {same, random_constant("else.weight", {24, 36})}, "v")}}),
+      make_node("MatMul", {"h", "out.weight"}, {"y"})};
+  return {"branches",
+          make_model(nodes, {random_constant("out.weight", {36, 4}), make_constant("limit", {}, {0})},
+                     {open_input({8, 40})}, {"y"}),
+          {8, 40}};
+}
+
 std::vector<Case> cases() {
-  return {gemm(), gemm_scaled(), matmul(), weight_first(), convolutions(), shared_input(), convolution_1d()};
+  return {gemm(),         gemm_scaled(),    matmul(),    weight_first(), convolutions(),
+          shared_input(), convolution_1d(), recurrent(), embeddings(),   branches()};
 }
 
 QuantizedModel quantized(const Case& one, const Config& config) {
@@ -190,8 +266,8 @@ const Node& node_of(const Graph& graph, const std::string& op) {
 }
 
 TEST(Export, EqualsTheSimulation) {
-  for (const char* scheme : {"w8", "w8c", "w4g32", "w4g128", "w4g32s", "w4c", "w8a8", "w8a8c", "w8a8d", "a16w8", "fp8",
-                             "fp8d", "fp16", "bf16"}) {
+  for (const char* scheme : {"w8", "w8c", "w4g32", "w4g128", "w4g32s", "w4c", "w8a8", "w8a8c", "w8a8d", "w8a8dc",
+                             "a16w8", "fp8", "fp8d", "fp16", "bf16"}) {
     for (const Case& one : cases()) {
       SCOPED_TRACE(std::string(scheme) + " " + one.name);
       const QuantizedModel model = quantized(one, scheme_config(scheme));
@@ -241,6 +317,82 @@ TEST(Export, EqualsTheSimulationForSpecsOutsideTheSchemes) {
   }
 }
 
+bool is_float_weight(const Initializer& one) {
+  return one.tensor.type() == DType::Float32 && one.tensor.size() > 128 && one.name != "a.b";  // a bias
+}
+
+TEST(Export, WhatIsAddedHasAShortName) {
+  for (const char* scheme : {"w8c", "w8a8c", "w8a8dc", "fp8"}) {
+    for (const Case& one : {convolutions(), embeddings(), branches()}) {
+      const QuantizedModel model = quantized(one, scheme_config(scheme));
+      std::set<std::string> known;
+      const std::function<void(const Graph&)> learn = [&](const Graph& graph) {
+        for (const Node& node : graph.nodes) {
+          known.insert(node.outputs.begin(), node.outputs.end());
+          for (const auto& inside : subgraphs(node)) learn(*inside);
+        }
+        for (const Initializer& initializer : graph.initializers) known.insert(initializer.name);
+      };
+      learn(model.model.graph);
+      const Exported exported = export_onnx(model);
+      for (const Node& node : exported.model.graph.nodes) {
+        if (node.op == "QuantizeLinear" || node.op == "DequantizeLinear") {
+          EXPECT_EQ(node.name, "") << scheme;
+        }
+        for (const std::string& output : node.outputs) {
+          const bool is_short = output.size() <= 5 || output.ends_with("_dequantized");
+          EXPECT_TRUE(known.contains(output) || is_short) << scheme << " " << output;
+        }
+      }
+      for (const Initializer& initializer : exported.model.graph.initializers) {
+        EXPECT_TRUE(known.contains(initializer.name) || initializer.name.size() <= 5) << initializer.name;
+      }
+    }
+  }
+}
+
+TEST(Export, NoWeightOfARecurrentNodeATableOrABranchStaysFloat) {
+  for (const Case& one : {recurrent(), embeddings(), branches()}) {
+    for (const char* scheme : {"w8", "w8c", "w8a8d", "fp16"}) {
+      SCOPED_TRACE(std::string(scheme) + " " + one.name);
+      const QuantizedModel model = quantized(one, scheme_config(scheme));
+      const Exported exported = export_onnx(model);
+      EXPECT_TRUE(std::ranges::none_of(exported.model.graph.initializers, is_float_weight));
+      const double off = worst_gap(Engine(one.model).run({{"x", random_tensor(one.input, 2)}}),
+                                   Engine(exported.model).run({{"x", random_tensor(one.input, 2)}}));
+      EXPECT_LT(off, 0.1);
+      EXPECT_GT(off, 0) << "nothing was quantized";
+    }
+  }
+}
+
+TEST(Export, RowsAreLookedUpAsCodes) {
+  const auto tables = [](const char* scheme) {
+    const Exported exported = export_onnx(quantized(embeddings(), scheme_config(scheme)));
+    const Graph& graph = exported.model.graph;
+    int codes = 0;
+    for (const Node& node : graph.nodes) {
+      if (node.op != "Gather") continue;
+      const Initializer* table = graph.find_initializer(node.inputs[0]);
+      if (table != nullptr && table->tensor.shape() == Shape{30, 24}) codes += table->tensor.type() != DType::Float32;
+    }
+    return codes;
+  };
+  for (const char* scheme : {"w8", "w8c", "w4g32", "fp16", "w8a8d"}) EXPECT_EQ(tables(scheme), 2) << scheme;
+}
+
+TEST(Export, AWeightThatBranchesShareIsStoredOnceAndMadeNumbersInside) {
+  const Exported exported = export_onnx(quantized(branches(), scheme_config("w8c")));
+  const Graph& graph = exported.model.graph;
+  int shared = 0;
+  for (const Initializer& one : graph.initializers) shared += one.tensor.shape() == Shape{40, 24};
+  EXPECT_EQ(shared, 1);
+  for (const std::shared_ptr<Graph>& inside : subgraphs(node_of(graph, "If"))) {
+    EXPECT_EQ(count_ops(*inside)["DequantizeLinear"], 2);
+    EXPECT_TRUE(inside->initializers.empty());
+  }
+}
+
 TEST(Export, TakesTheLowestOpsetThatHasTheTypes) {
   const std::vector<std::pair<const char*, int64_t>> expected{{"w8", 11},    {"w8c", 13},   {"w8a8", 11}, {"w8a8c", 13},
                                                               {"w8a8d", 11}, {"fp8", 19},   {"fp8d", 19}, {"w4g32", 21},
@@ -254,6 +406,26 @@ TEST(Export, TakesTheLowestOpsetThatHasTheTypes) {
   EXPECT_EQ(exported.model.ir_version, 9);
   EXPECT_EQ(exported.model.producer_name, "kaon");
   EXPECT_EQ(exported.model.metadata.back(), (std::pair<std::string, std::string>{"kaon.scheme", "fp8"}));
+}
+
+TEST(Export, InitializersAreNoInputs) {
+  for (const int64_t ir_version : {3, 8}) {
+    Case one = gemm();
+    one.model.ir_version = ir_version;
+    for (const Initializer& initializer : one.model.graph.initializers) {
+      one.model.graph.inputs.push_back(make_value(initializer.name, initializer.tensor.shape()));
+    }
+    one.model.opsets[""] = 9;
+    for (const char* scheme : {"fp16", "w8a8c"}) {
+      const Exported exported = export_onnx(quantized(one, scheme_config(scheme)));
+      EXPECT_GE(exported.model.ir_version, 4) << scheme;
+      ASSERT_EQ(exported.model.graph.inputs.size(), 1) << scheme;
+      EXPECT_EQ(exported.model.graph.inputs[0].name, "x") << scheme;
+      EXPECT_NE(std::ranges::find(exported.notes, "4 inputs with a default value are constants in the file"),
+                exported.notes.end())
+          << scheme;
+    }
+  }
 }
 
 TEST(Export, StoresWeightsInTheirOwnTypeAndDropsTheFloats) {
@@ -361,6 +533,8 @@ TEST(Export, DynamicProductsAreInteger) {
   EXPECT_EQ(ops["ConvInteger"], 4);
   EXPECT_EQ(ops["MatMulInteger"], 1);
   EXPECT_EQ(ops["Conv"] + ops["Gemm"] + ops["DequantizeLinear"], 0);
+  std::erase_if(ops, [](const auto& row) { return row.second == 0; });
+  EXPECT_EQ(count_ops(export_onnx(quantized(convolutions(), scheme_config("w8a8dc"))).model.graph), ops);
   ops = count_ops(export_onnx(quantized(shared_input(), scheme_config("w8a8d"))).model.graph);
   EXPECT_EQ(ops["ConvInteger"], 2);
   EXPECT_EQ(ops["ConvTranspose"], 1);

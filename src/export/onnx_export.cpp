@@ -1,5 +1,7 @@
 #include "export/onnx_export.h"
 
+#include <unordered_map>
+
 #include "base/error.h"
 #include "graph/passes/passes.h"
 #include "graph/upgrade_opset.h"
@@ -63,6 +65,46 @@ void note_runtime(Exporter& exporter) {
   }
 }
 
+/// Initializers that stand among the inputs, as all had to until IR version 4, become constants: a caller that
+/// overrides one would find its codes gone.
+void drop_default_inputs(Exporter& exporter) {
+  constexpr int64_t kFirstWithConstants = 4;
+  Model& model = exporter.model;
+  const auto dropped = std::erase_if(
+      model.graph.inputs, [&](const ValueInfo& input) { return model.graph.find_initializer(input.name) != nullptr; });
+  if (dropped > 0) exporter.note(fmt::format("{} inputs with a default value are constants in the file", dropped));
+  model.ir_version = std::max(model.ir_version, kFirstWithConstants);
+}
+
+/// New names told what is what while the graph was edited; in a small model they would take more than the numbers.
+class ShortNames {
+ public:
+  ShortNames(const Graph& graph, const Exporter& exporter) {
+    FreshNames names(graph);
+    for (const std::string& name : exporter.edit.made()) {
+      if (!exporter.lasting.contains(name)) short_.emplace(name, names.make(fmt::format("q{}", short_.size())));
+    }
+  }
+
+  void apply(Graph& graph) const {
+    for (Initializer& initializer : graph.initializers) shorten(initializer.name);
+    for (Node& node : graph.nodes) {
+      if (short_.contains(node.name)) node.name.clear();
+      for (std::string& name : node.inputs) shorten(name);
+      for (std::string& name : node.outputs) shorten(name);
+      edit_subgraphs(node, [&](Graph& inside) { apply(inside); });
+    }
+  }
+
+ private:
+  void shorten(std::string& name) const {
+    const auto found = short_.find(name);
+    if (found != short_.end()) name = found->second;
+  }
+
+  std::unordered_map<std::string, std::string> short_;
+};
+
 }  // namespace
 
 }  // namespace onnx_export
@@ -71,6 +113,7 @@ Exported export_onnx(const QuantizedModel& given, const ExportOptions& options) 
   QuantizedModel quantized = given;
   quantized.model = rounded_model(given);
   onnx_export::Exporter exporter(quantized, options);
+  onnx_export::drop_default_inputs(exporter);
   for (const Quantizer& quantizer : quantized.quantizers) {
     if (quantizer.enabled && !quantizer.calibrated()) {
       fail(ErrorCode::InvalidInput, quantizer.label(), "this quantizer was not calibrated");
@@ -88,7 +131,9 @@ Exported export_onnx(const QuantizedModel& given, const ExportOptions& options) 
     }
   }
   write_integer_products(exporter);
+  for (const std::function<void()>& rewrite : exporter.last) rewrite();
   exporter.edit.finish();
+  onnx_export::ShortNames(exporter.model.graph, exporter).apply(exporter.model.graph);
   onnx_export::note_runtime(exporter);
   Model& model = exporter.model;
   passes::remove_dead_nodes(model, {});

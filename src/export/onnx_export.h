@@ -1,6 +1,7 @@
 #pragma once
 // What the parts of the ONNX export share; export.h is what others see.
 #include <algorithm>
+#include <functional>
 #include <set>
 #include <span>
 #include <string>
@@ -37,6 +38,8 @@ struct Exporter {
   int64_t opset = 1;                 ///< the least that has what was written so far
   std::set<Reader> integer_weights;  ///< edges of weights that an integer product reads as codes
   std::vector<IntegerProduct> products;
+  std::set<std::string> lasting;  ///< new values that keep the name they got: they stand for one of the model's
+  std::vector<std::function<void()>> last;  ///< rewrites that come when every value has its final name
   std::vector<std::string> notes;
 
   /// The node that reads there, as it is in the float model.

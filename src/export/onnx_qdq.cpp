@@ -121,6 +121,7 @@ Spot make_spot(Exporter& exporter, const std::string& value, const std::vector<R
   }
   spot.from = value;
   spot.to = edit.fresh(value + "_dequantized");
+  exporter.lasting.insert(spot.to);
   edit.redirect(readers.empty() ? edit.readers_of(value) : readers, spot.to);
   return spot;
 }

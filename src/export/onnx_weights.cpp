@@ -72,24 +72,12 @@ void store_fake(Exporter& exporter, const Quantizer& quantizer) {
   const std::string name =
       exporter.edit.constant(quantizer.tensor + "_" + quantizer.spec.format, Tensor::of(exact.shape(), values));
   exporter.edit.redirect(quantizer.readers, name);
+  redirect_inside(exporter.edit.graph(), quantizer.inner_readers, [&](std::vector<Node>&) { return name; });
   exporter.note(fmt::format("{}: values of {}, stored as float32", quantizer.label(), quantizer.spec.format));
 }
 
-/// A 16-bit float is its own number: it is stored and cast back.
-void store_cast(Exporter& exporter, const Quantizer& quantizer) {
-  const Tensor& exact = exact_values(exporter, quantizer);
-  const Format& own = format(quantizer.spec.format);
-  const Tensor stored = packed_tensor(own, exact.shape(), codes_of(exact, quantizer, own));
-  const std::string name = exporter.edit.constant(quantizer.tensor + "_" + own.name, stored);
-  Node cast = exporter.edit.make("Cast", {name}, quantizer.tensor, "float32");
-  cast.set("to", static_cast<int64_t>(DType::Float32));
-  exporter.edit.redirect(quantizer.readers, cast.outputs[0]);
-  exporter.edit.insert_before(quantizer.readers, std::move(cast));
-  exporter.need_opset(stored.type() == DType::BFloat16 ? 13 : 9);
-}
-
-void dequantize_for(Exporter& exporter, const Quantizer& quantizer, const StoredWeight& weight,
-                    const std::vector<Reader>& readers) {
+/// Codes, scale and zero point as DequantizeLinear reads them.
+Node dequantize_linear(Exporter& exporter, const Quantizer& quantizer, const StoredWeight& weight) {
   GraphEdit& edit = exporter.edit;
   const std::string& about = quantizer.tensor;
   // Not even zero points are shared: with session.x64quantprecision, ONNX Runtime rewrites those of each weight.
@@ -99,10 +87,114 @@ void dequantize_for(Exporter& exporter, const Quantizer& quantizer, const Stored
   Node node = edit.make("DequantizeLinear", std::move(inputs), about, "dequantized");
   if (weight.axis >= 0) node.set("axis", weight.axis);
   if (weight.block > 0) node.set("block_size", weight.block);
-  edit.redirect(readers, node.outputs[0]);
-  edit.insert_before(readers, std::move(node));
   exporter.need_opset(weight.block > 0 ? 21 : weight.axis >= 0 ? 13 : 10);
   exporter.need_opset(opset_of(weight.codes.type()));
+  return node;
+}
+
+/// `readers` read what `node` makes.
+void put_before(Exporter& exporter, Node node, const std::vector<Reader>& readers) {
+  exporter.edit.redirect(readers, node.outputs[0]);
+  exporter.edit.insert_before(readers, std::move(node));
+}
+
+/// And so do those inside subgraphs, each of which has a copy: what a branch needs is made when it is taken.
+void put_inside(Exporter& exporter, const Node& node, const Quantizer& quantizer) {
+  redirect_inside(exporter.edit.graph(), quantizer.inner_readers, [&](std::vector<Node>& before) {
+    Node copy = node;
+    copy.outputs = {exporter.edit.fresh(node.outputs[0])};
+    before.push_back(std::move(copy));
+    return before.back().outputs[0];
+  });
+}
+
+/// Whether `reader` looks up rows of codes that lie there one by one: then only these are made numbers.
+bool looks_up_rows(const Exporter& exporter, const Reader& reader, const StoredWeight& weight) {
+  const Node& node = node_by_id(exporter.quantized.model.graph, reader.node);
+  return node.op == "Gather" && node.domain.empty() && reader.input == 0 && weight.block == 0 && weight.axis <= 0 &&
+         bits_of(weight.codes.type()) >= 8;
+}
+
+/// Gather of codes, and of each row's scale, in the place of the Gather of numbers.
+void gather_codes(Exporter& exporter, const Quantizer& quantizer, const StoredWeight& weight,
+                  const std::vector<Reader>& readers) {
+  GraphEdit& edit = exporter.edit;
+  const std::string& about = quantizer.tensor;
+  const bool by_row = weight.axis == 0;
+  const auto column = [&](const Tensor& tensor) { return tensor.reshaped({tensor.size(), 1}); };
+  const std::string codes = edit.own_constant(about + "_quantized", weight.codes);
+  const bool shifted = std::ranges::any_of(quantizer.params.zero_point, [](int32_t zero) { return zero != 0; });
+  const std::string scale = edit.constant(about + "_scale", by_row ? column(weight.scale) : weight.scale);
+  const std::string zero =
+      shifted ? edit.constant(about + "_zero_point", by_row ? column(weight.zero_point) : weight.zero_point) : "";
+  for (const Reader& reader : readers) {
+    Node rows = edit.node(reader.node);
+    const std::string output = rows.outputs[0];
+    std::vector<Node> parts;
+    const auto add = [&](Node node) {
+      parts.push_back(std::move(node));
+      return parts.back().outputs[0];
+    };
+    const auto look_up = [&](const std::string& table, const std::string& what) {
+      Node node = rows;
+      node.inputs[0] = table;
+      node.outputs = {edit.fresh(output + "_" + what)};
+      if (what != "codes") node.name.clear();
+      return add(std::move(node));
+    };
+    const auto number = [&](const std::string& value, const std::string& what) {
+      Node node = edit.make("Cast", {value}, output, what);
+      node.set("to", static_cast<int64_t>(DType::Float32));
+      return add(std::move(node));
+    };
+    const std::string found = look_up(codes, "codes");
+    if (!by_row) {
+      std::vector<std::string> inputs{found, scale};
+      if (shifted) inputs.push_back(zero);
+      add(edit.make("DequantizeLinear", std::move(inputs), output, "numbers"));
+    } else {
+      std::string value = number(found, "number");
+      if (shifted) value = add(edit.make("Sub", {value, number(look_up(zero, "zero"), "shift")}, output, "shifted"));
+      add(edit.make("Mul", {value, look_up(scale, "scale")}, output, "numbers"));
+    }
+    parts.back().outputs = {output};
+    edit.replace(reader.node, std::move(parts));
+  }
+  exporter.need_opset(opset_of(weight.codes.type()));
+}
+
+/// A 16-bit float is its own number: it is stored and cast back, after a Gather where one looks up rows.
+void store_cast(Exporter& exporter, const Quantizer& quantizer) {
+  const Tensor& exact = exact_values(exporter, quantizer);
+  const Format& own = format(quantizer.spec.format);
+  GraphEdit& edit = exporter.edit;
+  StoredWeight weight;
+  weight.codes = packed_tensor(own, exact.shape(), codes_of(exact, quantizer, own));
+  const std::string name = edit.constant(quantizer.tensor + "_" + own.name, weight.codes);
+  const auto cast_of = [&edit](const std::string& value, const std::string& about) {
+    Node cast = edit.make("Cast", {value}, about, "float32");
+    cast.set("to", static_cast<int64_t>(DType::Float32));
+    return cast;
+  };
+  std::vector<Reader> whole;
+  for (const Reader& reader : quantizer.readers) {
+    if (!looks_up_rows(exporter, reader, weight)) {
+      whole.push_back(reader);
+      continue;
+    }
+    exporter.last.emplace_back([&edit, cast_of, reader, name, &own] {
+      Node rows = edit.node(reader.node);
+      const std::string output = rows.outputs[0];
+      rows.inputs[0] = name;
+      rows.outputs = {edit.fresh(output + "_" + own.name)};
+      Node cast = cast_of(rows.outputs[0], output);
+      cast.outputs = {output};
+      edit.replace(reader.node, {std::move(rows), std::move(cast)});
+    });
+  }
+  if (!whole.empty()) put_before(exporter, cast_of(name, quantizer.tensor), whole);
+  if (!quantizer.inner_readers.empty()) put_inside(exporter, cast_of(name, quantizer.tensor), quantizer);
+  exporter.need_opset(weight.codes.type() == DType::BFloat16 ? 13 : 9);
 }
 
 }  // namespace
@@ -166,16 +258,32 @@ void export_weight(Exporter& exporter, const Quantizer& quantizer) {
     exporter.note(fmt::format("{} is stored as {}: ONNX has no narrower type that holds it", quantizer.spec.format,
                               name_of(weight.codes.type())));
   }
-  std::vector<Reader> as_they_are, turned;
+  std::vector<Reader> as_they_are, turned, rows;
   for (const Reader& reader : quantizer.readers) {
     if (exporter.integer_weights.contains(reader)) continue;
-    (wants_transposing(exporter, quantizer, reader) ? turned : as_they_are).push_back(reader);
+    if (looks_up_rows(exporter, reader, weight)) {
+      rows.push_back(reader);
+    } else {
+      (wants_transposing(exporter, quantizer, reader) ? turned : as_they_are).push_back(reader);
+    }
   }
   // Two layouts of one weight would be stored twice.
-  if (!as_they_are.empty()) std::ranges::move(std::exchange(turned, {}), std::back_inserter(as_they_are));
-  if (!as_they_are.empty()) dequantize_for(exporter, quantizer, weight, as_they_are);
+  const bool plain = !as_they_are.empty() || !rows.empty() || !quantizer.inner_readers.empty();
+  if (plain) std::ranges::move(std::exchange(turned, {}), std::back_inserter(as_they_are));
+  // So would codes that are looked up by some and read whole by others.
+  if (!rows.empty() && as_they_are.empty() && quantizer.inner_readers.empty()) {
+    exporter.last.emplace_back(
+        [&exporter, &quantizer, weight, rows] { gather_codes(exporter, quantizer, weight, rows); });
+    return;
+  }
+  std::ranges::move(rows, std::back_inserter(as_they_are));
+  if (!as_they_are.empty() || !quantizer.inner_readers.empty()) {
+    const Node node = dequantize_linear(exporter, quantizer, weight);
+    if (!as_they_are.empty()) put_before(exporter, node, as_they_are);
+    put_inside(exporter, node, quantizer);
+  }
   if (!turned.empty()) {
-    dequantize_for(exporter, quantizer, transposed(weight), turned);
+    put_before(exporter, dequantize_linear(exporter, quantizer, transposed(weight)), turned);
     for (const Reader& reader : turned) exporter.edit.node(reader.node).erase("transB");
   }
 }

@@ -47,7 +47,7 @@ nlohmann::ordered_json sidecar_json(const QuantizedModel& quantized, const Expor
     if (quantizer.enabled) quantizers.push_back(to_json(quantizer));
   }
   nlohmann::ordered_json skipped = nlohmann::ordered_json::array();
-  for (const Skipped& row : quantized.skipped) skipped.push_back({{"layer", row.layer}, {"reason", row.reason}});
+  for (const Skipped& row : quantized.skipped) skipped.push_back(to_json(row));
   return {{"scheme", quantized.config.scheme},       {"opset", exported.model.opset()},
           {"ir_version", exported.model.ir_version}, {"quantizers", std::move(quantizers)},
           {"skipped", std::move(skipped)},           {"notes", exported.notes}};

@@ -13,6 +13,11 @@ GraphEdit::GraphEdit(Graph& graph, FreshNames* names) : graph_(graph), uses_(gra
   if (names_ == nullptr) names_ = &own_names_.emplace(graph);
 }
 
+std::string GraphEdit::fresh(const std::string& wanted) {
+  made_.push_back(names_->make(wanted));
+  return made_.back();
+}
+
 std::string GraphEdit::constant(const std::string& wanted, const Tensor& tensor) {
   const std::span<const std::byte> bytes = tensor.bytes();
   const size_t hash = std::hash<std::string_view>{}({reinterpret_cast<const char*>(bytes.data()), bytes.size()});

@@ -25,7 +25,9 @@ class GraphEdit {
   /// Who makes and reads what, as the graph was at first.
   const Uses& uses() const { return uses_; }
 
-  std::string fresh(const std::string& wanted) { return names_->make(wanted); }
+  std::string fresh(const std::string& wanted);
+  /// What fresh() gave.
+  const std::vector<std::string>& made() const { return made_; }
   /// The name of an initializer that holds `tensor`; equal ones are stored once.
   std::string constant(const std::string& wanted, const Tensor& tensor);
   std::string scalar(float value);
@@ -60,6 +62,7 @@ class GraphEdit {
   std::vector<std::string> ids_;  ///< of the nodes
   std::optional<FreshNames> own_names_;
   FreshNames* names_;
+  std::vector<std::string> made_;
   std::unordered_multimap<size_t, size_t> constants_;  ///< hash of the bytes -> index among the initializers
   std::map<int64_t, std::vector<Node>> before_, behind_, replaced_;
 };

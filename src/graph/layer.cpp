@@ -28,7 +28,8 @@ struct Constant {
 /// Finds the constants of a graph, also behind the operators that only rearrange or rescale them.
 class Constants {
  public:
-  Constants(const Graph& graph, const Uses& uses) : graph_(graph), uses_(uses) {
+  /// `outer`: the constants of the graph around, or nullptr.
+  Constants(const Graph& graph, const Uses& uses, const Constants* outer) : graph_(graph), uses_(uses), outer_(outer) {
     for (const Initializer& initializer : graph.initializers) initializers_.emplace(initializer.name, &initializer);
   }
 
@@ -37,6 +38,7 @@ class Constants {
     const auto it = initializers_.find(value);
     if (it != initializers_.end()) return Constant{it->second->tensor.shape(), it->second->tensor.type(), value};
     const int64_t producer = uses_.producer(value);
+    if (producer < 0 && outer_ != nullptr && !is_input(value)) return outer_->find(value, steps);
     if (producer < 0 || steps == kMostSteps) return std::nullopt;
     const Node& node = graph_.nodes[static_cast<size_t>(producer)];
     if (node.op == "Constant") {
@@ -56,6 +58,10 @@ class Constants {
   }
 
  private:
+  bool is_input(std::string_view value) const {
+    return std::ranges::any_of(graph_.inputs, [&](const ValueInfo& input) { return input.name == value; });
+  }
+
   static std::optional<Constant> with_type(std::optional<Constant> constant, DType type) {
     if (constant) constant->type = type;
     return constant;
@@ -78,6 +84,7 @@ class Constants {
 
   const Graph& graph_;
   const Uses& uses_;
+  const Constants* outer_;
   std::unordered_map<std::string_view, const Initializer*> initializers_;
 };
 
@@ -87,15 +94,19 @@ struct WeightRule {
   std::vector<size_t> inputs;
   int64_t least_rank;
   int64_t most_rank;
+  std::vector<std::string_view> suffixes = {};  ///< not empty: each input is a weight, and its layer's name ends so
 };
 
 const WeightRule* weight_rule(const Node& node) {
-  static const std::array<WeightRule, 5> kRules{{
+  static const std::array<WeightRule, 8> kRules{{
       {"Conv", {1}, 3, 8},
       {"ConvTranspose", {1}, 3, 8},
       {"Gemm", {1, 0}, 2, 2},
       {"MatMul", {1, 0}, 2, 8},
       {"Gather", {0}, 2, 2},
+      {"LSTM", {1, 2}, 3, 3, {".W", ".R"}},
+      {"GRU", {1, 2}, 3, 3, {".W", ".R"}},
+      {"RNN", {1, 2}, 3, 3, {".W", ".R"}},
   }};
   if (!node.domain.empty()) return nullptr;
   const auto it =
@@ -120,32 +131,36 @@ void find_matmul_bias(Layer& layer, const Graph& graph, const Uses& uses, const 
   layer.output = add.outputs[0];
 }
 
-std::optional<Layer> find_layer(const Graph& graph, int64_t index, const Uses& uses, const Constants& constants) {
-  const Node& node = graph.nodes[static_cast<size_t>(index)];
-  const WeightRule* rule = weight_rule(node);
-  if (rule == nullptr || node.outputs.empty()) return std::nullopt;
-  for (const size_t at : rule->inputs) {
-    if (at >= node.inputs.size()) continue;
-    const std::optional<Constant> weight = constants.find(node.inputs[at]);
-    if (!weight || !is_float(weight->type) || element_count(weight->shape) == 0) continue;
-    const int64_t rank = std::ssize(weight->shape);
-    if (rank < rule->least_rank || rank > rule->most_rank) continue;
-    if (node.op == "Gather" && node.get_int("axis", 0) != 0) continue;
-    Layer layer;
-    layer.op = node.op;
-    layer.node = node_id(node);
-    layer.weight_input = at;
-    layer.weight = node.inputs[at];
-    layer.weight_shape = weight->shape;
-    layer.output = node.outputs[0];
-    if (node.op != "Gather" && node.inputs.size() > 1) layer.input = node.inputs[1 - at];
-    if (node.op == "MatMul")
-      find_matmul_bias(layer, graph, uses, constants);
-    else if (node.inputs.size() > 2 && constants.find(node.inputs[2]))
-      layer.bias = node.inputs[2];
-    return layer;
-  }
-  return std::nullopt;
+/// What stands at one place of a graph.
+struct Place {
+  const Graph& graph;
+  const Uses& uses;
+  const Constants& constants;
+};
+
+/// The layer that `node` is with its input `at` as the weight.
+std::optional<Layer> as_layer(const WeightRule& rule, const Node& node, size_t at, const Constants& constants) {
+  if (at >= node.inputs.size()) return std::nullopt;
+  const std::optional<Constant> weight = constants.find(node.inputs[at]);
+  if (!weight || !is_float(weight->type) || element_count(weight->shape) == 0) return std::nullopt;
+  const int64_t rank = std::ssize(weight->shape);
+  if (rank < rule.least_rank || rank > rule.most_rank) return std::nullopt;
+  if (node.op == "Gather" && node.get_int("axis", 0) != 0) return std::nullopt;
+  Layer layer;
+  layer.op = node.op;
+  layer.weight_input = at;
+  layer.weight = node.inputs[at];
+  layer.weight_shape = weight->shape;
+  return layer;
+}
+
+void find_slots(Layer& layer, const Node& node, const Place& place) {
+  layer.output = node.outputs[0];
+  if (node.op != "Gather" && node.inputs.size() > 1) layer.input = node.inputs[1 - layer.weight_input];
+  if (node.op == "MatMul")
+    find_matmul_bias(layer, place.graph, place.uses, place.constants);
+  else if (node.inputs.size() > 2 && place.constants.find(node.inputs[2]))
+    layer.bias = node.inputs[2];
 }
 
 /// The weight's name without ".weight", else the node's.
@@ -157,6 +172,32 @@ std::string layer_name(const Layer& layer, const Node& node, const Constants& co
     }
   }
   return plain_name(node);
+}
+
+/// `top`: the node of the outermost graph that holds `graph`, or nullptr for that graph itself.
+void find_layers(const Graph& graph, const Constants* outer, const Node* top, std::vector<Layer>& found) {
+  const Uses uses(graph);
+  const Constants constants(graph, uses, outer);
+  for (const Node& node : graph.nodes) {
+    const WeightRule* rule = node.outputs.empty() ? nullptr : weight_rule(node);
+    for (size_t k = 0; rule != nullptr && k < rule->inputs.size(); ++k) {
+      std::optional<Layer> layer = as_layer(*rule, node, rule->inputs[k], constants);
+      if (!layer) continue;
+      layer->node = node_id(top == nullptr ? node : *top);
+      layer->name = rule->suffixes.empty() ? layer_name(*layer, node, constants)
+                                           : plain_name(node) + std::string(rule->suffixes[k]);
+      if (top != nullptr) {
+        layer->inner = std::make_shared<const Node>(node);
+      } else if (rule->suffixes.empty()) {
+        find_slots(*layer, node, {graph, uses, constants});
+      }
+      found.push_back(std::move(*layer));
+      if (rule->suffixes.empty()) break;
+    }
+    for (const std::shared_ptr<Graph>& inside : subgraphs(node)) {
+      find_layers(*inside, &constants, top == nullptr ? &node : top, found);
+    }
+  }
 }
 
 }  // namespace
@@ -191,6 +232,8 @@ std::vector<Slot> Layer::slots() const {
 
 bool is_convolution(const Layer& layer) { return layer.op == "Conv" || layer.op == "ConvTranspose"; }
 
+bool is_recurrent(const Layer& layer) { return layer.op == "LSTM" || layer.op == "GRU" || layer.op == "RNN"; }
+
 std::string plain_name(const Node& node) {
   std::string_view name = node.name;
   if (name.starts_with('/')) name.remove_prefix(1);
@@ -202,16 +245,18 @@ std::string plain_name(const Node& node) {
   return dotted;
 }
 
+const Node& node_of(const Graph& graph, const Layer& layer) {
+  return layer.inner != nullptr ? *layer.inner : node_by_id(graph, layer.node);
+}
+
+std::vector<size_t> weight_inputs(const Node& node) {
+  const WeightRule* rule = weight_rule(node);
+  return rule == nullptr || node.outputs.empty() ? std::vector<size_t>{} : rule->inputs;
+}
+
 std::vector<Layer> layers(const Graph& graph) {
-  const Uses uses(graph);
-  const Constants constants(graph, uses);
   std::vector<Layer> found;
-  for (int64_t i = 0; i < std::ssize(graph.nodes); ++i) {
-    if (std::optional<Layer> layer = find_layer(graph, i, uses, constants)) {
-      layer->name = layer_name(*layer, graph.nodes[static_cast<size_t>(i)], constants);
-      found.push_back(std::move(*layer));
-    }
-  }
+  find_layers(graph, nullptr, nullptr, found);
   // A plain name that already looks like "x#2" keeps it; the numbered ones go around.
   std::unordered_set<std::string> taken;
   std::vector<Layer*> repeated;

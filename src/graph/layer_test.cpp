@@ -121,5 +121,43 @@ TEST(Layer, SurvivesAVeryLongChainOfIdentities) {
   EXPECT_TRUE(layers(model.graph).empty());
 }
 
+TEST(Layer, RecurrentNodesAreTwoLayersOfOneWeightEach) {
+  const Model model = make_model(
+      {named(make_node("LSTM", {"x", "w", "r", "b"}, {"y"}, {{"hidden_size", int64_t{2}, {}}}), "/rnn/LSTM")},
+      {make_counting("w", {1, 8, 3}), make_counting("r", {1, 8, 2}), make_counting("b", {1, 16})}, {make_value("x")},
+      {"y"});
+  const std::vector<Layer> found = layers(model.graph);
+  ASSERT_EQ(found.size(), 2U);
+  EXPECT_EQ(found[0].name, "rnn.W");
+  EXPECT_EQ(found[1].name, "rnn.R");
+  EXPECT_EQ(found[0].weight, "w");
+  EXPECT_EQ(found[1].weight, "r");
+  EXPECT_EQ(found[1].weight_input, 2U);
+  for (const Layer& layer : found) EXPECT_EQ(layer.slots(), std::vector<Slot>{Slot::Weight});
+}
+
+TEST(Layer, ThoseInsideSubgraphsAreFoundWithTheirWeightsAlone) {
+  const auto inside = [](const char* weight, std::vector<Initializer> initializers) {
+    return std::make_shared<Graph>(
+        make_model({named(make_node("MatMul", {"x", weight}, {"z"}), "/in/MatMul")}, std::move(initializers), {}, {"z"})
+            .graph);
+  };
+  const Model model = make_model({make_node("Relu", {"c"}, {"d"}),
+                                  make_node("If", {"d"}, {"y"},
+                                            {{"then_branch", inside("outer.weight", {}), {}},
+                                             {"else_branch", inside("own", {make_counting("own", {2, 3})}), {}}})},
+                                 {make_counting("outer.weight", {2, 3})}, {make_value("x"), make_value("c")}, {"y"});
+  const std::vector<Layer> found = layers(model.graph);
+  ASSERT_EQ(found.size(), 2U);
+  EXPECT_EQ(found[0].name, "outer");
+  EXPECT_EQ(found[1].name, "in");
+  for (const Layer& layer : found) {
+    EXPECT_EQ(layer.node, "y");
+    ASSERT_NE(layer.inner, nullptr);
+    EXPECT_EQ(node_of(model.graph, layer).op, "MatMul");
+    EXPECT_EQ(layer.slots(), std::vector<Slot>{Slot::Weight});
+  }
+}
+
 }  // namespace
 }  // namespace kaon

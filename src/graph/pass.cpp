@@ -31,6 +31,7 @@ const std::vector<Pass>& standard_passes() {
       {"eliminate_identity", passes::eliminate_identity},
       {"constant_folding", passes::constant_folding},
       {"fold_batch_norm", passes::fold_batch_norm},
+      {"hoist_weights", passes::hoist_weights},
       {"remove_dead_nodes", passes::remove_dead_nodes},
   };
   return kPasses;

@@ -289,5 +289,45 @@ TEST(FoldBatchNorm, LeavesWhatItMust) {
   EXPECT_EQ(run_only("fold_batch_norm", model), 0) << "gamma is not constant";
 }
 
+TEST(HoistWeights, TakesThemOutOfSubgraphsAndKeepsEqualOnesOnce) {
+  const auto with = [](std::vector<Initializer> own) {
+    const std::vector<Node> nodes{make_node("MatMul", {"x", "w"}, {"h"}), make_node("MatMul", {"h", "v"}, {"i"}),
+                                  make_node("Add", {"i", "b"}, {"z"})};
+    return std::make_shared<Graph>(make_model(nodes, std::move(own), {}, {"z"}).graph);
+  };
+  const Initializer same = make_counting("w", {3, 3}), bias = make_counting("b", {3});
+  Model model =
+      make_model({make_node("If", {"c"}, {"y"},
+                            {{"then_branch", with({same, make_constant("v", {3, 1}, {1, 2, 3}), bias}), {}},
+                             {"else_branch", with({same, make_constant("v", {3, 1}, {4, 5, 6}), bias}), {}}})},
+                 {}, {make_value("x"), make_value("c")}, {"y"});
+  EXPECT_EQ(run_only("hoist_weights", model), 4);
+  ASSERT_EQ(model.graph.initializers.size(), 3U) << "w once, v twice";
+  const std::vector<std::shared_ptr<Graph>> branches = subgraphs(model.graph.nodes[0]);
+  EXPECT_EQ(branches[0]->nodes[0].inputs[1], branches[1]->nodes[0].inputs[1]);
+  EXPECT_NE(branches[0]->nodes[1].inputs[1], branches[1]->nodes[1].inputs[1]);
+  for (const auto& inside : branches) {
+    ASSERT_EQ(inside->initializers.size(), 1U);
+    EXPECT_EQ(inside->initializers[0].name, "b") << "no weight of a layer";
+  }
+  EXPECT_EQ(run_only("hoist_weights", model), 0);
+}
+
+TEST(HoistWeights, LeavesDefaultsOfInputsAndOutputsOfTheBranch) {
+  const auto inside = std::make_shared<Graph>(
+      make_model({make_node("MatMul", {"x", "w"}, {"z"})}, {make_counting("w", {2, 2})}, {}, {"z", "w"}).graph);
+  const auto other =
+      std::make_shared<Graph>(make_model({make_node("MatMul", {"x", "u"}, {"z2"}), make_node("Relu", {"u"}, {"u2"})},
+                                         {make_counting("u", {2, 2})}, {}, {"z2", "u2"})
+                                  .graph);
+  Model model =
+      make_model({make_node("If", {"c"}, {"y", "y2"}, {{"then_branch", inside, {}}, {"else_branch", other, {}}})},
+                 {make_counting("default", {2, 2})}, {make_value("x"), make_value("c"), make_value("default", {2, 2})},
+                 {"y", "y2"});
+  EXPECT_EQ(run_only("hoist_weights", model), 1);
+  ASSERT_EQ(model.graph.initializers.size(), 2U);
+  EXPECT_EQ(model.graph.initializers[1].name, "u") << "not the default of an input, which a caller may change";
+}
+
 }  // namespace
 }  // namespace kaon

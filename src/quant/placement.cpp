@@ -1,14 +1,18 @@
 #include "quant/placement.h"
 
 #include <algorithm>
+#include <functional>
 #include <map>
+#include <set>
 #include <span>
 #include <unordered_map>
 
 #include "base/error.h"
 #include "base/keys.h"
 #include "base/text.h"
+#include "graph/finite.h"
 #include "quant/flow.h"
+#include "quant/schemes.h"
 
 namespace kaon {
 namespace {
@@ -16,7 +20,8 @@ namespace {
 constexpr int64_t kFewestGroupChannels = 16;  ///< below it, groups along K cost more than they save
 
 const std::vector<std::string>& layer_types() {
-  static const std::vector<std::string> types = {"Conv", "ConvTranspose", "Gemm", "MatMul", "Gather"};
+  static const std::vector<std::string> types = {"Conv",   "ConvTranspose", "Gemm", "MatMul",
+                                                 "Gather", "LSTM",          "GRU",  "RNN"};
   return types;
 }
 
@@ -46,7 +51,7 @@ class Rules {
     for (const std::string& pattern : config_.exclude) {
       if (glob_match(pattern, layer.name)) return rule;
     }
-    if (layer.op != "Gather") rule = config_.global;  // tables are quantized only where a rule asks for it
+    rule = layer.op == "Gather" ? table_rule(layer) : config_.global;
     for (const auto& [type, over] : config_.by_type) {
       if (type == layer.op) apply(over, rule);
     }
@@ -57,6 +62,24 @@ class Rules {
   }
 
  private:
+  /// What `global` says of an embedding: it has rows to look up, and no operator looks up 4-bit ones or blocks, so all
+  /// narrow integers become 8-bit ones. Where activations are static, tables stay float unless a rule asks for them.
+  LayerRule table_rule(const Layer& layer) const {
+    constexpr int64_t kFewestNumbers = 256;  // what is added to a file costs as much as smaller tables save
+    LayerRule rule;
+    if (!config_.global.weight.spec || strategy_of(config_.global) == Strategy::Static) return rule;
+    if (element_count(layer.weight_shape) < kFewestNumbers) return rule;
+    Spec spec = *config_.global.weight.spec;
+    const Format& own = format(spec.format);
+    if (own.kind == FormatKind::Block || (own.kind == FormatKind::Float && !is_cast(own))) return rule;
+    if (own.kind == FormatKind::Integer && (own.bits < 8 || spec.granularity == Granularity::PerGroup)) {
+      spec = Spec{};
+      spec.granularity = Granularity::PerChannel;
+    }
+    rule.weight = spec;
+    return rule;
+  }
+
   template <typename Matches>
   static void expect_match(const char* key, const std::string& pattern, const std::vector<Layer>& layers,
                            const Matches& matches) {
@@ -97,6 +120,7 @@ class Placement {
            result_.skipped.empty() ? "" : ": " + result_.skipped.front().layer + " " + result_.skipped.front().reason);
     }
     sort_and_number();
+    list_what_stays_float();
     return std::move(result_);
   }
 
@@ -117,12 +141,18 @@ class Placement {
                       : fmt::format("stays as it is: its weight is {}, not float32", name_of(weight->tensor.type())));
       return {};
     }
-    if (layer.op == "Gather") rule.input = rule.output = rule.bias = {};
+    if (layer.op == "Gather" && first_non_finite(weight->tensor) >= 0) {
+      skip(layer, "stays as it is: the table holds NaN or Inf");
+      return {};
+    }
+    if (layer.op == "Gather" || is_recurrent(layer) || layer.inner != nullptr) {
+      rule.input = rule.output = rule.bias = {};
+    }
     if (!rule.weight.spec) return rule;
     const Spec spec = *rule.weight.spec;
     const bool in_groups = spec.granularity == Granularity::PerGroup || format(spec.format).kind == FormatKind::Block;
     const int64_t channels = layer.op == "Conv" ? layer.weight_shape[1] : layer.weight_shape[0];
-    const int64_t group = is_convolution(layer) ? node(layer.node).get_int("group", 1) : 1;
+    const int64_t group = is_convolution(layer) ? node_of(graph(), layer).get_int("group", 1) : 1;
     const int64_t per_group = layer.op == "ConvTranspose" ? channels / std::max<int64_t>(group, 1) : channels;
     if (in_groups && is_convolution(layer) && per_group < kFewestGroupChannels) {
       Spec fallback;
@@ -153,7 +183,7 @@ class Placement {
     std::map<std::string, size_t> layer_of;  // by the node that makes the layer's output
     for (size_t i = 0; i < result_.layers.size(); ++i) {
       const Layer& layer = result_.layers[i];
-      if (rules_[i].output.spec) layer_of[layer.last_node()] = i;
+      if (rules_[i].output.spec && !layer.output.empty()) layer_of[layer.last_node()] = i;
     }
     for (int64_t index = 0; index < std::ssize(graph().nodes); ++index) {
       const auto found = layer_of.find(node_id(node(index)));
@@ -235,18 +265,24 @@ class Placement {
     const bool by_channel = spec.granularity == Granularity::PerChannel;
     const int64_t axis = by_channel ? channel_axis(graph(), layer) : input_axis(graph(), layer);
     const TensorSpec wanted = spec.tensor_spec(axis);
-    const Reader reader{layer.node, static_cast<int64_t>(layer.weight_input)};
+    const auto serve = [&](Quantizer& quantizer) {
+      const auto input = static_cast<int64_t>(layer.weight_input);
+      if (layer.inner != nullptr) {
+        quantizer.inner_readers.push_back({node_id(*layer.inner), input});
+      } else {
+        quantizer.readers.push_back({layer.node, input});
+      }
+      quantizer.serves.push_back({layer.name, Slot::Weight});
+    };
     for (Quantizer& quantizer : result_.quantizers) {
       if (quantizer.kind != Slot::Weight || quantizer.tensor != layer.weight) continue;
       if (!(quantizer.spec == wanted && quantizer.observer == spec.observer)) continue;
-      quantizer.readers.push_back(reader);
-      quantizer.serves.push_back({layer.name, Slot::Weight});
+      serve(quantizer);
       return;
     }
     Quantizer& quantizer = add(layer.weight, Slot::Weight, spec, axis);
     quantizer.dynamic = false;
-    quantizer.readers.push_back(reader);
-    quantizer.serves.push_back({layer.name, Slot::Weight});
+    serve(quantizer);
   }
 
   void place_bias(const Layer& layer, const LayerRule& rule) {
@@ -314,6 +350,44 @@ class Placement {
     return a == b;
   }
 
+  /// Constants that nothing quantizes, where they are more than a hundredth of the model and worth a word.
+  void list_what_stays_float() {
+    constexpr int64_t kWorthAWord = 4096;  // bytes
+    constexpr int64_t kShare = 100;
+    int64_t total = 0;
+    const std::function<void(const Graph&)> count = [&](const Graph& graph) {
+      for (const Initializer& one : graph.initializers) total += one.tensor.byte_size();
+      for (const Node& node : graph.nodes) {
+        for (const std::shared_ptr<Graph>& inside : subgraphs(node)) count(*inside);
+      }
+    };
+    count(graph());
+    std::set<std::string> quantized;
+    for (const Quantizer& quantizer : result_.quantizers) {
+      if (!quantizer.is_activation()) quantized.insert(quantizer.tensor);
+    }
+    const Uses uses(graph());
+    for (const Initializer& one : graph().initializers) {
+      const int64_t bytes = one.tensor.byte_size();
+      if (one.tensor.type() != DType::Float32 || quantized.contains(one.name)) continue;
+      if (bytes < kWorthAWord || bytes * kShare <= total) continue;
+      const auto layer = std::ranges::find(result_.layers, one.name, &Layer::weight);
+      const std::vector<int64_t>& readers = uses.consumers(one.name);
+      const std::string reader = readers.empty() ? "nothing" : node(readers.front()).label();
+      const std::string name = layer != result_.layers.end() ? layer->name : one.name;
+      const auto known = std::ranges::find(result_.skipped, name, &Skipped::layer);
+      if (known != result_.skipped.end()) {
+        known->bytes = bytes;
+        continue;
+      }
+      result_.skipped.push_back(
+          {name,
+           fmt::format("stays float: {} bytes, {:.1f} % of the model's constants, read by {}", bytes,
+                       100.0 * static_cast<double>(bytes) / static_cast<double>(total), reader),
+           bytes});
+    }
+  }
+
   /// In the order of the graph: a layer's input, weight and bias, then its output.
   void sort_and_number() {
     std::unordered_map<std::string, int64_t> place;
@@ -339,9 +413,9 @@ class Placement {
 
 int64_t channel_axis(const Graph& graph, const Layer& layer) {
   const int64_t rank = std::ssize(layer.weight_shape);
-  const Node& node = node_by_id(graph, layer.node);
+  const Node& node = node_of(graph, layer);
   if (layer.op == "Conv" || layer.op == "Gather") return 0;
-  if (layer.op == "ConvTranspose") return 1;
+  if (layer.op == "ConvTranspose" || is_recurrent(layer)) return 1;  // [directions, gates, inputs]
   if (layer.op == "Gemm" && layer.weight_input == 1) return node.get_int("transB", 0) != 0 ? 0 : 1;
   if (layer.op == "Gemm") return node.get_int("transA", 0) != 0 ? 1 : 0;
   return layer.weight_input == 0 ? std::max<int64_t>(rank - 2, 0) : rank - 1;
@@ -349,10 +423,10 @@ int64_t channel_axis(const Graph& graph, const Layer& layer) {
 
 int64_t input_axis(const Graph& graph, const Layer& layer) {
   const int64_t rank = std::ssize(layer.weight_shape);
-  const Node& node = node_by_id(graph, layer.node);
+  const Node& node = node_of(graph, layer);
   if (layer.op == "Conv") return 1;
   if (layer.op == "ConvTranspose") return 0;
-  if (layer.op == "Gather") return rank - 1;
+  if (layer.op == "Gather" || is_recurrent(layer)) return rank - 1;
   if (layer.op == "Gemm" && layer.weight_input == 1) return node.get_int("transB", 0) != 0 ? 1 : 0;
   if (layer.op == "Gemm") return node.get_int("transA", 0) != 0 ? 0 : 1;
   return layer.weight_input == 0 ? rank - 1 : std::max<int64_t>(rank - 2, 0);

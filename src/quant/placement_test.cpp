@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
+
 #include "quant/networks_test.h"
 #include "quant/schemes.h"
 
@@ -100,18 +102,66 @@ TEST(Placement, ExcludedLayersStayFloat) {
   EXPECT_NE(quantized.find("conv2", Slot::Weight), nullptr);
 }
 
-TEST(Placement, TablesAreQuantizedOnlyWhereARuleAsks) {
-  const auto model = [] {
-    return make_model({make_node("Gather", {"table", "ids"}, {"rows"}), make_node("MatMul", {"rows", "w"}, {"y"})},
-                      {random_constant("table", {10, 16}, 1), random_constant("w", {16, 4}, 2)},
-                      {make_value("ids", {3}, DType::Int64)}, {"y"});
+Model embedding(int64_t rows) {
+  return make_model({make_node("Gather", {"table", "ids"}, {"rows"}), make_node("MatMul", {"rows", "w"}, {"y"})},
+                    {random_constant("table", {rows, 16}, 1), random_constant("w", {16, 64}, 2)},
+                    {make_value("ids", {3}, DType::Int64)}, {"y"});
+}
+
+TEST(Placement, TablesAreQuantizedUnlessActivationsAreStatic) {
+  struct Row {
+    const char* scheme;
+    const char* format;  ///< nullptr: the table stays float
+    Granularity granularity;
   };
+  using enum Granularity;
+  for (const Row& row :
+       {Row{"w8", "int8", PerTensor}, Row{"w8c", "int8", PerChannel}, Row{"w4g32", "int8", PerChannel},
+        Row{"w4c", "int8", PerChannel}, Row{"w8a8d", "int8", PerTensor}, Row{"fp16", "float16", PerTensor},
+        Row{"w8a8c", nullptr, PerTensor}, Row{"mxfp4", nullptr, PerTensor}, Row{"fp8", nullptr, PerTensor}}) {
+    const QuantizedModel quantized = place_quantizers(embedding(100), scheme_config(row.scheme));
+    const Quantizer* table = quantized.find("rows", Slot::Weight);
+    ASSERT_EQ(table != nullptr, row.format != nullptr) << row.scheme;
+    if (table == nullptr) continue;
+    EXPECT_EQ(table->spec.format, row.format) << row.scheme;
+    EXPECT_EQ(table->spec.granularity, row.granularity) << row.scheme;
+    if (row.granularity == PerChannel) {
+      EXPECT_EQ(table->spec.axis, 0) << row.scheme;
+    }
+  }
+}
+
+TEST(Placement, SmallTablesWaitForARule) {
   Config config = scheme_config("w8");
-  EXPECT_EQ(place_quantizers(model(), config).quantizers.size(), 1U);
+  EXPECT_EQ(place_quantizers(embedding(10), config).quantizers.size(), 1U);
   LayerRule rule;
   rule.weight = Spec{};
   config.by_type = {{"Gather", rule}};
-  EXPECT_EQ(place_quantizers(model(), config).quantizers.size(), 2U);
+  EXPECT_EQ(place_quantizers(embedding(10), config).quantizers.size(), 2U);
+}
+
+TEST(Placement, ATableWithInfinitiesStaysFloat) {
+  Model model = embedding(100);
+  std::vector<float> values = random_values(1600, 1);
+  values[7] = -INFINITY;
+  model.graph.find_initializer("table")->tensor = Tensor::of({100, 16}, values);
+  const QuantizedModel quantized = place_quantizers(model, scheme_config("w8"));
+  ASSERT_EQ(quantized.skipped.size(), 1U);
+  EXPECT_EQ(quantized.skipped[0].reason, "stays as it is: the table holds NaN or Inf");
+  EXPECT_EQ(quantized.skipped[0].bytes, 6400);
+}
+
+TEST(Placement, WhatStaysFloatIsListedWithItsBytes) {
+  const QuantizedModel quantized = place_quantizers(embedding(100), scheme_config("w8a8"));
+  ASSERT_EQ(quantized.skipped.size(), 1U);
+  EXPECT_EQ(quantized.skipped[0].layer, "rows");
+  EXPECT_EQ(quantized.skipped[0].bytes, 6400);
+  EXPECT_EQ(quantized.skipped[0].reason,
+            "stays float: 6400 bytes, 61.0 % of the model's constants, read by Gather 'rows'");
+  EXPECT_TRUE(place_quantizers(embedding(100), scheme_config("w8")).skipped.empty());
+  Config config = scheme_config("w8");
+  config.exclude = {"rows"};
+  EXPECT_EQ(place_quantizers(embedding(100), config).skipped.at(0).bytes, 6400);
 }
 
 TEST(Placement, PatternsThatMatchNothingAreErrors) {

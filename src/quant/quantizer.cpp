@@ -1,6 +1,7 @@
 #include "quant/quantizer.h"
 
 #include <algorithm>
+#include <nlohmann/json.hpp>
 
 #include "base/error.h"
 
@@ -17,6 +18,12 @@ void Quantizer::apply(FloatView in, std::span<float> out, std::span<const int64_
   } else {
     fake_quantize(in, out, shape, spec, params);
   }
+}
+
+nlohmann::ordered_json to_json(const Skipped& skipped) {
+  nlohmann::ordered_json row{{"layer", skipped.layer}, {"reason", skipped.reason}};
+  if (skipped.bytes > 0) row["bytes"] = skipped.bytes;
+  return row;
 }
 
 std::vector<std::string> QuantizedModel::quantized_layers() const {
@@ -38,6 +45,27 @@ const Quantizer* QuantizedModel::find(const std::string& layer, Slot slot) const
     }
   }
   return nullptr;
+}
+
+void redirect_inside(Graph& graph, const std::vector<Reader>& readers,
+                     const std::function<std::string(std::vector<Node>& before)>& to) {
+  const std::function<void(Graph&)> visit = [&](Graph& inside) {
+    std::vector<Node> nodes;
+    std::string value;
+    for (Node& node : inside.nodes) {
+      edit_subgraphs(node, visit);
+      for (const Reader& reader : readers) {
+        const auto input = static_cast<size_t>(reader.input);
+        if (node_id(node) != reader.node || input >= node.inputs.size()) continue;
+        if (value.empty()) value = to(nodes);
+        node.inputs[input] = value;
+      }
+      nodes.push_back(std::move(node));
+    }
+    inside.nodes = std::move(nodes);
+  };
+  if (readers.empty()) return;
+  for (Node& node : graph.nodes) edit_subgraphs(node, visit);
 }
 
 const Tensor& constant_of(const QuantizedModel& quantized, const std::string& name) {

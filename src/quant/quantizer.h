@@ -1,5 +1,6 @@
 #pragma once
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <span>
 #include <string>
@@ -29,6 +30,7 @@ struct Quantizer {
   bool dynamic = false;
   /// Activations: who reads the quantized value; empty: everyone does. Weights and biases: always named.
   std::vector<Reader> readers;
+  std::vector<Reader> inner_readers;  ///< weights: readers inside subgraphs
   /// Further values that hold the same numbers in other places (reshaped, pooled by maximum …): quantized already, and
   /// to be stored with the same parameters.
   std::vector<std::string> moved;
@@ -50,7 +52,11 @@ struct Quantizer {
 struct Skipped {
   std::string layer;
   std::string reason;
+  int64_t bytes = 0;  ///< that stay float; 0 where that is not the point
 };
+
+/// `{layer, reason}`, and `bytes` where there are any.
+nlohmann::ordered_json to_json(const Skipped& skipped);
 
 struct CalibrationReport {
   int64_t samples = 0;
@@ -92,6 +98,11 @@ struct QuantizedModel {
   /// The quantizer that serves this slot, or nullptr.
   const Quantizer* find(const std::string& layer, Slot slot) const;
 };
+
+/// In every subgraph of `graph` that holds some of `readers`, these read the value `to(before)` instead, which is
+/// called once for each such subgraph; nodes that it puts into `before` stand before the first reader.
+void redirect_inside(Graph& graph, const std::vector<Reader>& readers,
+                     const std::function<std::string(std::vector<Node>& before)>& to);
 
 /// What goes into the quantizer of a constant: as rounded, else as in `model`.
 const Tensor& constant_of(const QuantizedModel& quantized, const std::string& name);

@@ -62,6 +62,8 @@ Registry<Scheme> all_schemes() {
   add("w8a8", "all 8-bit integers, one scale a tensor", everything(plain("int8"), u8));
   add("w8a8c", "all 8-bit integers, weights with one scale a channel", everything(plain("int8", PerChannel), u8));
   add("w8a8d", "8-bit weights, inputs quantized as they come", inputs_too(plain("int8"), dynamic(u8)));
+  add("w8a8dc", "8-bit weights with one scale a channel, inputs quantized as they come",
+      inputs_too(plain("int8", PerChannel), dynamic(u8)));
   add("a16w8", "8-bit weights, 16-bit activations",
       everything(plain("int8", PerChannel), integer("uint16", PerTensor, false)));
   add("fp8", "8-bit floats, weights and inputs", inputs_too(plain("fp8_e4m3"), plain("fp8_e4m3")));

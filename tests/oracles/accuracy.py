@@ -28,7 +28,7 @@ from real_data import Data
 METHODS = {"min_max": CalibrationMethod.MinMax, "percentile": CalibrationMethod.Percentile,
            "entropy": CalibrationMethod.Entropy}
 # What ONNX Runtime runs; its optimised form needs a session setting on some processors.
-RUNNABLE = ["w8", "w8c", "w4g32", "w4g128", "w4g32s", "w4g128s", "w4c", "w8a8", "w8a8c", "w8a8d", "a16w8", "fp8", "fp8d",
+RUNNABLE = ["w8", "w8c", "w4g32", "w4g128", "w4g32s", "w4g128s", "w4c", "w8a8", "w8a8c", "w8a8d", "w8a8dc", "a16w8", "fp8", "fp8d",
             "fp16", "bf16"]
 LOSSES = {"w8": 1.6173, "w8c": 1.6142, "w4g32": 1.7034, "w4g32s": 1.7812, "w4c": 1.8269}
 failures = []

@@ -28,7 +28,7 @@ from export_data import prepare
 from models import find_models
 from onnx import helper, numpy_helper
 
-SCHEMES = ["w8", "w8c", "w4g32", "w4g128", "w4g32s", "w4g128s", "w4c", "w8a8", "w8a8c", "w8a8d", "a16w8", "fp8", "fp8d",
+SCHEMES = ["w8", "w8c", "w4g32", "w4g128", "w4g32s", "w4g128s", "w4c", "w8a8", "w8a8c", "w8a8d", "w8a8dc", "a16w8", "fp8", "fp8d",
            "fp16", "bf16"]
 FEW = ["w8a8c", "w8a8d", "w4g32", "fp8d"]  # one of each kind, for the models that are not in ALL
 ALL = ["resnet20_cifar10_fp32.onnx", "model.onnx"]
@@ -317,7 +317,7 @@ class Comparison:
             exact["session.x64quantprecision"] = "1"
         # As much as sums differ by that are added up in another order, or as functions were seen to differ.
         by = NUDGE if max(self.tie, self.sum / 10) <= TIE else max(self.tie, self.sum)
-        other = float_twin(self.model) if scheme == "w8a8d" else self.model
+        other = float_twin(self.model) if scheme in ("w8a8d", "w8a8dc") else self.model
         off = run_session(self.model)
         ways = {"itself": run_session(other, True, {**exact, "session.disable_quant_qdq": "1"}),
                 "nudged": run_session(nudged(self.model, by)), "optimised": run_session(self.model, True, exact)}

@@ -15,6 +15,8 @@ int64_t eliminate_identity(Model& model, const PassContext& context);
 int64_t constant_folding(Model& model, const PassContext& context);
 /// BatchNormalization right after a layer goes into its weight and bias; see Graph::folded_norms.
 int64_t fold_batch_norm(Model& model, const PassContext& context);
+/// Float weights of layers inside subgraphs move to the outermost graph; equal ones become one.
+int64_t hoist_weights(Model& model, const PassContext& context);
 /// Nodes and initializers that no output depends on disappear, and the infos of values that are gone.
 int64_t remove_dead_nodes(Model& model, const PassContext& context);
 
