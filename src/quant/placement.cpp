@@ -149,6 +149,10 @@ class Placement {
       rule.input = rule.output = rule.bias = {};
     }
     if (!rule.weight.spec) return rule;
+    if (left_rows_refused(layer, rule)) {
+      rule.weight.spec->granularity = Granularity::PerTensor;
+      skip(layer, "weight has one scale: ONNX Runtime's integer product takes no scale a row of its left matrix");
+    }
     const Spec spec = *rule.weight.spec;
     const bool in_groups = spec.granularity == Granularity::PerGroup || format(spec.format).kind == FormatKind::Block;
     const int64_t channels = layer.op == "Conv" ? layer.weight_shape[1] : layer.weight_shape[0];
@@ -164,6 +168,16 @@ class Placement {
                               input_in_blocks ? ", input float" : "", per_group, spec.format));
     }
     return rule;
+  }
+
+  /// A weight on the left with a scale a channel, where weight and input are 8-bit integers of one kind: ONNX Runtime
+  /// makes an integer product of these, and then refuses it.
+  static bool left_rows_refused(const Layer& layer, const LayerRule& rule) {
+    if (is_convolution(layer) || layer.weight_input != 0 || !rule.input.spec || rule.input.spec->dynamic) return false;
+    const Format &weight = format(rule.weight.spec->format), &input = format(rule.input.spec->format);
+    const bool integers = weight.kind == FormatKind::Integer && input.kind == FormatKind::Integer;
+    return rule.weight.spec->granularity == Granularity::PerChannel && integers && weight.bits == 8 &&
+           input.bits == 8 && weight.is_signed == input.is_signed;
   }
 
   Quantizer& add(const std::string& tensor, Slot kind, const Spec& spec, int64_t usual_axis) {

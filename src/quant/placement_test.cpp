@@ -131,6 +131,22 @@ TEST(Placement, TablesAreQuantizedUnlessActivationsAreStatic) {
   }
 }
 
+TEST(Placement, AWeightOnTheLeftHasOneScaleWhereOnnxRuntimeWantsIt) {
+  const Model model = make_model({make_node("MatMul", {"w", "x"}, {"y"})}, {random_constant("w", {8, 16}, 1)},
+                                 {make_value("x", {16, 4})}, {"y"});
+  const auto granularity = [&](Layout layout) {
+    Config config = scheme_config("w8a8c");
+    set_layout(config, layout);
+    const QuantizedModel quantized = place_quantizers(model, config);
+    const Granularity of_weight = quantized.find("y", Slot::Weight)->spec.granularity;
+    EXPECT_EQ(quantized.skipped.size(), of_weight == Granularity::PerTensor ? 1U : 0U);
+    return of_weight;
+  };
+  EXPECT_EQ(granularity(Layout::U8S8), Granularity::PerChannel);
+  EXPECT_EQ(granularity(Layout::U8U8), Granularity::PerTensor);
+  EXPECT_EQ(granularity(Layout::S8S8), Granularity::PerTensor);
+}
+
 TEST(Placement, SmallTablesWaitForARule) {
   Config config = scheme_config("w8");
   EXPECT_EQ(place_quantizers(embedding(10), config).quantizers.size(), 1U);
