@@ -61,6 +61,7 @@ LayerProduct matrix_of(const Node& node, const Layer& layer) {
 LayerProduct product_of(const Graph& graph, const Layer& layer) {
   const Initializer* weight = graph.find_initializer(layer.weight);
   if (weight == nullptr || weight->tensor.type() != DType::Float32) return refuse("its weight is no float32 constant");
+  if (layer.inner != nullptr) return refuse("it lies inside a subgraph");
   const Node& node = node_by_id(graph, layer.node);
   LayerProduct product = is_convolution(layer) ? convolution_of(node, layer) : matrix_of(node, layer);
   if (product.cols > kMostColumns) {

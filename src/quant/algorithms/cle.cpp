@@ -65,7 +65,9 @@ class Equalizer {
  public:
   explicit Equalizer(const AlgorithmInput& input)
       : input_(input), quantized_(input.quantized), graph_(input.quantized.model.graph), uses_(graph_) {
-    for (const Layer& layer : quantized_.layers) by_node_[layer.node] = weights_.size(), load(layer);
+    for (const Layer& layer : quantized_.layers) {
+      if (!layer.output.empty()) by_node_[layer.node] = weights_.size(), load(layer);
+    }
     for (size_t i = 0; i < weights_.size(); ++i) find_pair(i);
   }
 
