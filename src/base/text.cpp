@@ -25,6 +25,23 @@ size_t edit_distance(std::string_view a, std::string_view b) {
   return row[b.size()];
 }
 
+/// What one character of text may be, at `pattern[at]`: its length there, 0 where `c` is not it.
+size_t match_one(std::string_view pattern, size_t at, char c) {
+  if (pattern[at] != '[') return pattern[at] == '?' || pattern[at] == c ? 1 : 0;
+  size_t p = at + 1;
+  const bool inverted = p < pattern.size() && pattern[p] == '!';
+  if (inverted) ++p;
+  const size_t end = pattern.find(']', p + 1);  // a bracket that comes first is one of the set
+  if (end == std::string_view::npos) return c == '[' ? 1 : 0;
+  bool inside = false;
+  while (p < end) {
+    const bool range = p + 2 < end && pattern[p + 1] == '-';
+    inside = inside || (range ? pattern[p] <= c && c <= pattern[p + 2] : pattern[p] == c);
+    p += range ? 3 : 1;
+  }
+  return inside != inverted ? end + 1 - at : 0;
+}
+
 }  // namespace
 
 std::string nearest(std::string_view word, const std::vector<std::string>& candidates) {
@@ -41,13 +58,14 @@ std::string nearest(std::string_view word, const std::vector<std::string>& candi
 }
 
 bool glob_match(std::string_view pattern, std::string_view text) {
+  if (pattern == text) return true;
   size_t p = 0, t = 0, star = std::string_view::npos, resume = 0;
   while (t < text.size()) {
     if (p < pattern.size() && pattern[p] == '*') {
       star = p++;
       resume = t;
-    } else if (p < pattern.size() && (pattern[p] == '?' || pattern[p] == text[t])) {
-      ++p;
+    } else if (const size_t length = p < pattern.size() ? match_one(pattern, p, text[t]) : 0; length > 0) {
+      p += length;
       ++t;
     } else if (star != std::string_view::npos) {
       p = star + 1;

@@ -32,7 +32,17 @@ TEST(GlobMatch, LiteralsQuestionMarksAndStars) {
   EXPECT_FALSE(glob_match("model.layers.*.mlp", "model.layers.10.mlp.down_proj"));
   EXPECT_TRUE(glob_match("*ab*ab", "abaabab")) << "a star must be able to give back what it took";
   EXPECT_FALSE(glob_match("*a*b", "ba"));
-  EXPECT_TRUE(glob_match("a[0]", "a[0]")) << "brackets stand for themselves";
+  EXPECT_TRUE(glob_match("Conv_[0-9]", "Conv_7"));
+  EXPECT_FALSE(glob_match("Conv_[0-9]", "Conv_17"));
+  EXPECT_TRUE(glob_match("Conv_[13-5]*", "Conv_41"));
+  EXPECT_FALSE(glob_match("Conv_[13-5]*", "Conv_2"));
+  EXPECT_TRUE(glob_match("*[!0-9]1", "Conv_1"));
+  EXPECT_FALSE(glob_match("*[!0-9]1", "Conv_11"));
+  EXPECT_TRUE(glob_match("a[]]b", "a]b"));
+  EXPECT_TRUE(glob_match("*[0-9]x", "1a2x")) << "a star must be able to give back what it took";
+  EXPECT_TRUE(glob_match("a[0]", "a[0]")) << "the name itself";
+  EXPECT_TRUE(glob_match("a[[]0]*", "a[0].b"));
+  EXPECT_TRUE(glob_match("a[0*", "a[0]")) << "a set without an end stands for itself";
 }
 
 TEST(GlobMatch, ManyStarsStayFast) {

@@ -1,11 +1,10 @@
 #include "quant/config.h"
 
 #include <fstream>
-#include <nlohmann/json.hpp>
-#include <sstream>
+#include <iterator>
 
-#include "base/json_text.h"
 #include "base/error.h"
+#include "base/json.h"
 #include "base/keys.h"
 #include "quant/algorithm.h"
 #include "quant/observer.h"
@@ -82,14 +81,81 @@ ObserverConfig parse_observer(const Json& value, const std::string& where) {
   return config;
 }
 
-Spec parse_spec(const Json& value, const std::string& where) {
-  static const std::vector<std::string> known = {"format",     "granularity", "axis",        "group_size", "symmetric",
-                                                 "scale_type", "rounding",    "block_scale", "dynamic",    "observer"};
-  expect_object(value, known, where);
+const std::vector<std::string>& spec_keys() {
+  static const std::vector<std::string> keys = {"format",     "granularity", "axis",        "group_size", "symmetric",
+                                                "scale_type", "rounding",    "block_scale", "dynamic",    "observer"};
+  return keys;
+}
+
+/// Gives `spec` the value that `from` has at `key`.
+void copy_key(const std::string& key, const Spec& from, Spec& spec) {
+  if (key == "format") spec.format = from.format;
+  if (key == "granularity") spec.granularity = from.granularity;
+  if (key == "axis") spec.axis = from.axis;
+  if (key == "group_size") spec.group_size = from.group_size;
+  if (key == "symmetric") spec.symmetric = from.symmetric;
+  if (key == "scale_type") spec.scale_type = from.scale_type;
+  if (key == "rounding") spec.rounding = from.rounding;
+  if (key == "block_scale") spec.block_scale = from.block_scale;
+  if (key == "dynamic") spec.dynamic = from.dynamic;
+  if (key == "observer") spec.observer = from.observer;
+}
+
+template <typename Named>
+Json named_to_json(const Named& config) {
+  Json json = {{"name", config.name}};
+  for (const auto& [key, value] : config.options) json[key] = value;
+  return json;
+}
+
+Json key_json(const std::string& key, const Spec& spec) {
+  if (key == "format") return spec.format;
+  if (key == "granularity") return enum_name(spec.granularity);
+  if (key == "axis") return spec.axis ? Json(*spec.axis) : Json(nullptr);
+  if (key == "group_size") return spec.group_size;
+  if (key == "symmetric") return spec.symmetric;
+  if (key == "scale_type") return enum_name(spec.scale_type);
+  if (key == "rounding") return enum_name(spec.rounding);
+  if (key == "block_scale") return enum_name(spec.block_scale);
+  if (key == "dynamic") return spec.dynamic;
+  return named_to_json(spec.observer);
+}
+
+bool has_groups(const Spec& spec) {
+  return spec.granularity == Granularity::PerGroup || spec.granularity == Granularity::PerBlock;
+}
+
+/// Formats whose numbers have no scale that a granularity could share.
+bool has_no_granularity(const Format& f) { return f.kind == FormatKind::Block || is_cast(f); }
+
+Spec merged(const Spec& over, const std::set<std::string>& keys, Spec spec, const std::string& where) {
+  const Granularity before = spec.granularity;
+  for (const std::string& key : keys) copy_key(key, over, spec);
+  const auto start_again = [&](const char* key) {
+    if (!keys.contains(key)) copy_key(key, Spec{}, spec);
+  };
+  const Format& f = format(spec.format);
+  if (has_no_granularity(f)) start_again("granularity");
+  if (f.kind != FormatKind::Integer) start_again("symmetric");
+  if (spec.granularity != before) {
+    start_again("axis");
+    start_again("group_size");
+  }
+  if (keys.contains("group_size") && (!has_groups(spec) || has_no_granularity(f))) {
+    fail(ErrorCode::InvalidConfig, at_key(where, "group_size"), "{} has no groups; \"granularity\": \"per_group\" has",
+         describe(spec));
+  }
+  return spec;
+}
+
+SlotRule parse_spec(const Json& value, const std::string& where) {
+  expect_object(value, spec_keys(), where);
+  if (value.empty()) fail(ErrorCode::InvalidConfig, where, "says nothing; null leaves a slot float");
   Spec spec;
-  if (!value.contains("format")) fail(ErrorCode::InvalidConfig, where, "names no format; `kaon formats` lists them");
+  std::set<std::string> keys;
   for (const auto& [key, item] : value.items()) {
     const std::string here = at_key(where, key);
+    keys.insert(key);
     if (key == "format") {
       spec.format = get_string(item, here);
       if (formats().find(spec.format) == nullptr) {
@@ -117,7 +183,9 @@ Spec parse_spec(const Json& value, const std::string& where) {
       spec.observer = parse_observer(item, here);
     }
   }
-  return spec;
+  SlotRule rule(std::move(spec));
+  rule.keys = std::move(keys);
+  return rule;
 }
 
 LayerRule parse_rule(const Json& value, const std::string& where) {
@@ -126,8 +194,7 @@ LayerRule parse_rule(const Json& value, const std::string& where) {
   for (const Slot slot : kSlots) {
     const std::string key(name_of(slot));
     if (!value.contains(key)) continue;
-    rule.at(slot) =
-        value[key].is_null() ? SlotRule::stays_float() : SlotRule(parse_spec(value[key], at_key(where, key)));
+    rule.at(slot) = value[key].is_null() ? SlotRule::stays_float() : parse_spec(value[key], at_key(where, key));
   }
   return rule;
 }
@@ -139,18 +206,14 @@ std::vector<std::pair<std::string, LayerRule>> parse_rules(const Json& value, co
   return rules;
 }
 
-template <typename Named>
-Json named_to_json(const Named& config) {
-  Json json = {{"name", config.name}};
-  for (const auto& [key, value] : config.options) json[key] = value;
-  return json;
-}
-
 Json to_json(const LayerRule& rule) {
   Json json = Json::object();
   for (const Slot slot : kSlots) {
     const SlotRule& at = rule.at(slot);
-    if (at.given) json[std::string(name_of(slot))] = at.spec ? to_json(*at.spec) : Json(nullptr);
+    if (!at.given) continue;
+    Json& said = json[std::string(name_of(slot))];
+    if (at.spec && at.keys.empty()) said = to_json(*at.spec);
+    for (const std::string& key : at.keys) said[key] = key_json(key, *at.spec);
   }
   return json;
 }
@@ -188,28 +251,49 @@ const SlotRule& LayerRule::at(Slot slot) const {
 
 SlotRule& LayerRule::at(Slot slot) { return const_cast<SlotRule&>(std::as_const(*this).at(slot)); }
 
-Config parse_config(const Json& document, const std::string& where) {
+void merge(const LayerRule& over, LayerRule& rule, const std::string& where) {
+  for (const Slot slot : kSlots) {
+    const SlotRule& said = over.at(slot);
+    if (!said.given) continue;
+    SlotRule& at = rule.at(slot);
+    if (!said.spec || said.keys.empty()) {
+      at = said;
+      continue;
+    }
+    const std::string here = at_key(where, std::string(name_of(slot)));
+    if (!at.spec && !said.keys.contains("format")) {
+      fail(ErrorCode::InvalidConfig, here, "names no format, and no rule before it does; `kaon formats` lists them");
+    }
+    at = merged(*said.spec, said.keys, at.spec.value_or(Spec{}), here);
+  }
+}
+
+Config parse_config(const Json& document, const std::string& where, Config base) {
   expect_object(document, {"scheme", "global", "by_type", "by_name", "exclude", "algorithms"}, where);
-  Config config;
+  Config config = std::move(base);
   if (document.contains("scheme")) {
     const std::string here = at_key(where, "scheme");
     const std::string name = get_string(document["scheme"], here);
-    if (schemes().find(name) == nullptr) {
-      const std::string near = nearest(name, schemes().names());
-      fail(ErrorCode::InvalidConfig, here, "unknown scheme '{}'; {}", name,
-           near.empty() ? "`kaon schemes` lists them" : "did you mean '" + near + "'?");
+    if (!(config == Config{})) {
+      fail(ErrorCode::InvalidConfig, here, "'{}' cannot go on top of {}; leave one of them out", name,
+           config.scheme.empty() ? "another config" : "the scheme '" + config.scheme + "'");
     }
-    config = scheme_config(name);
+    try {
+      config = scheme_config(name);
+    } catch (const Error& error) {
+      throw Error(ErrorCode::InvalidConfig, error.what(), here);
+    }
   }
   if (document.contains("global")) {
-    const LayerRule rule = parse_rule(document["global"], at_key(where, "global"));
-    for (const Slot slot : kSlots) {
-      if (rule.at(slot).given) config.global.at(slot) = rule.at(slot);
-    }
+    const std::string here = at_key(where, "global");
+    merge(parse_rule(document["global"], here), config.global, here);
   }
-  if (document.contains("by_type")) config.by_type = parse_rules(document["by_type"], at_key(where, "by_type"));
-  if (document.contains("by_name")) config.by_name = parse_rules(document["by_name"], at_key(where, "by_name"));
-  if (document.contains("exclude")) config.exclude = get_strings(document["exclude"], at_key(where, "exclude"));
+  const auto add = [](auto more, auto& all) {
+    all.insert(all.end(), std::make_move_iterator(more.begin()), std::make_move_iterator(more.end()));
+  };
+  if (document.contains("by_type")) add(parse_rules(document["by_type"], at_key(where, "by_type")), config.by_type);
+  if (document.contains("by_name")) add(parse_rules(document["by_name"], at_key(where, "by_name")), config.by_name);
+  if (document.contains("exclude")) add(get_strings(document["exclude"], at_key(where, "exclude")), config.exclude);
   if (document.contains("algorithms")) {
     const std::string here = at_key(where, "algorithms");
     if (!document["algorithms"].is_array()) {
@@ -223,32 +307,20 @@ Config parse_config(const Json& document, const std::string& where) {
   return config;
 }
 
-Config read_config(const std::string& path) {
+Config read_config(const std::string& path, Config base) {
   std::ifstream file(path);
   if (!file) fail(ErrorCode::Io, path, "cannot be read");
-  Json document;
-  try {
-    document = Json::parse(file, bounded_depth(path));
-  } catch (const nlohmann::json::exception& error) {
-    fail(ErrorCode::CorruptFile, path, "is not JSON: {}", error.what());
-  }
-  return parse_config(document, path);
+  const std::string text{std::istreambuf_iterator<char>(file), {}};
+  return parse_config(parse_json<Json>(text, path), path, std::move(base));
 }
 
 Json to_json(const Spec& spec) {
   Json json;
-  json["format"] = spec.format;
-  json["granularity"] = enum_name(spec.granularity);
-  if (spec.axis) json["axis"] = *spec.axis;
-  if (spec.granularity == Granularity::PerGroup || spec.granularity == Granularity::PerBlock) {
-    json["group_size"] = spec.group_size;
+  for (const std::string& key : spec_keys()) {
+    const bool idle = (key == "axis" && !spec.axis) || (key == "group_size" && !has_groups(spec)) ||
+                      (key == "block_scale" && format(spec.format).kind != FormatKind::Block);
+    if (!idle) json[key] = key_json(key, spec);
   }
-  json["symmetric"] = spec.symmetric;
-  json["scale_type"] = enum_name(spec.scale_type);
-  json["rounding"] = enum_name(spec.rounding);
-  if (format(spec.format).kind == FormatKind::Block) json["block_scale"] = enum_name(spec.block_scale);
-  json["dynamic"] = spec.dynamic;
-  json["observer"] = named_to_json(spec.observer);
   return json;
 }
 
@@ -272,8 +344,7 @@ std::string describe(const Spec& spec) {
   } else {
     text += " ";
     text += enum_name(spec.granularity);
-    const bool grouped = spec.granularity == Granularity::PerGroup || spec.granularity == Granularity::PerBlock;
-    if (grouped) text += fmt::format(" {}", spec.group_size);
+    if (has_groups(spec)) text += fmt::format(" {}", spec.group_size);
     if (f.kind == FormatKind::Integer) text += spec.symmetric ? " symmetric" : " asymmetric";
   }
   if (spec.dynamic) text += " dynamic";

@@ -2,6 +2,7 @@
 #include <map>
 #include <nlohmann/json_fwd.hpp>
 #include <optional>
+#include <set>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -52,6 +53,8 @@ struct Spec {
 struct SlotRule {
   bool given = false;
   std::optional<Spec> spec;
+  /// Those keys of `spec` that the rule says, the others being as an earlier rule has them; empty: it says all.
+  std::set<std::string> keys;
 
   SlotRule() = default;
   SlotRule(Spec s) : given(true), spec(std::move(s)) {}
@@ -74,7 +77,13 @@ struct LayerRule {
   bool operator==(const LayerRule&) const = default;
 };
 
-/// Which specs go where. A later row wins over an earlier one, slot by slot: `global`, then `by_type`, then `by_name`.
+/// Puts `over` on top of `rule`, slot by slot and key by key. A new granularity starts with the axis and the group size
+/// it has by default; a format that has blocks or is a cast has no granularity, and none but integers has a zero point,
+/// so these start again there, too. Throws InvalidConfig at `where` where no rule names a format, or a group size is
+/// said for what has no groups.
+void merge(const LayerRule& over, LayerRule& rule, const std::string& where);
+
+/// Which specs go where. A later row wins over an earlier one, key by key: `global`, then `by_type`, then `by_name`.
 struct Config {
   std::string scheme;  ///< the name of the scheme that `global` came from, or ""
   LayerRule global;
@@ -87,10 +96,11 @@ struct Config {
 };
 
 /// Reads a config: `{"scheme": "w8a8c", "global": {"weight": {...}, "input": null}, "by_type": {...}, "by_name": {...},
-/// "exclude": [...], "algorithms": [...]}`; every key is optional. `where` names the source in errors. Throws
-/// InvalidConfig with the nearest known key where one is unknown.
-Config parse_config(const nlohmann::ordered_json& document, const std::string& where);
-Config read_config(const std::string& path);
+/// "exclude": [...], "algorithms": [...]}`; every key is optional. What it says goes on top of `base`, which must be
+/// empty where it names a scheme. `where` names the source in errors. Throws InvalidConfig with the nearest known key
+/// where one is unknown.
+Config parse_config(const nlohmann::ordered_json& document, const std::string& where, Config base = {});
+Config read_config(const std::string& path, Config base = {});
 
 nlohmann::ordered_json to_json(const Spec& spec);
 nlohmann::ordered_json to_json(const Config& config);

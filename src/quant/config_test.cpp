@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <filesystem>
 #include <fstream>
 #include <iterator>
 #include <nlohmann/json.hpp>
@@ -58,6 +59,67 @@ TEST(Config, ASchemeIsTheBaseOfItsGlobalRule) {
   EXPECT_FALSE(config.global.output.spec);
 }
 
+/// What "weight" is after `over` went on top of `under`, in words.
+std::string merged(const char* under, const char* over) {
+  const auto rule = [](const char* spec) {
+    return parse(fmt::format(R"({{"by_name": {{"x": {{"weight": {}}}}}}})", spec).c_str()).by_name.at(0).second;
+  };
+  LayerRule result;
+  merge(rule(under), result, "under");
+  merge(rule(over), result, "over");
+  const Spec& spec = *result.weight.spec;
+  return describe(spec) + (spec.axis ? fmt::format(" axis {}", *spec.axis) : "") + " " + spec.observer.name;
+}
+
+TEST(Config, RulesMergeKeyByKey) {
+  const char* channels = R"({"format": "int8", "granularity": "per_channel", "axis": 1, "observer": "mse"})";
+  EXPECT_EQ(merged(channels, R"({"format": "int16"})"), "int16 per_channel symmetric axis 1 mse");
+  EXPECT_EQ(merged(channels, R"({"symmetric": false})"), "int8 per_channel asymmetric axis 1 mse");
+  EXPECT_EQ(merged(channels, R"({"observer": "min_max"})"), "int8 per_channel symmetric axis 1 min_max");
+  EXPECT_EQ(merged(R"({"format": "uint8", "symmetric": false})", R"({"format": "uint16"})"),
+            "uint16 per_tensor asymmetric min_max");
+  // An axis and a group size belong to a granularity.
+  EXPECT_EQ(merged(channels, R"({"granularity": "per_group"})"), "int8 per_group 32 symmetric mse");
+  const char* groups = R"({"format": "uint4", "granularity": "per_group", "group_size": 64, "symmetric": false})";
+  EXPECT_EQ(merged(groups, R"({"format": "int4"})"), "int4 per_group 64 asymmetric min_max");
+  EXPECT_EQ(merged(groups, R"({"group_size": 16})"), "uint4 per_group 16 asymmetric min_max");
+  // A format says what does not go with it.
+  EXPECT_EQ(merged(groups, R"({"format": "fp8_e4m3"})"), "fp8_e4m3 per_group 64 min_max");
+  EXPECT_EQ(merged(groups, R"({"format": "mxfp4"})"), "mxfp4 blocks of 32 min_max");
+  EXPECT_EQ(merged(R"({"format": "mxfp4"})", R"({"format": "int8"})"), "int8 per_tensor symmetric min_max");
+  EXPECT_EQ(merged(groups, R"({"format": "float16"})"), "float16 min_max");
+}
+
+TEST(Config, AWholeSpecReplacesAndNullLeavesFloat) {
+  LayerRule rule = scheme_config("w8a8c").global;
+  LayerRule over;
+  over.weight = Spec{.format = "int4"};
+  over.input = SlotRule::stays_float();
+  merge(over, rule, "over");
+  EXPECT_EQ(describe(*rule.weight.spec), "int4 per_tensor symmetric");
+  EXPECT_FALSE(rule.input.spec);
+  over.input = parse(R"({"by_name": {"x": {"input": {"symmetric": true}}}})").by_name.at(0).second.input;
+  EXPECT_EQ(error_of(ErrorCode::InvalidConfig, [&] { merge(over, rule, "by_name: x"); }),
+            "by_name: x: input: names no format, and no rule before it does; `kaon formats` lists them");
+}
+
+TEST(Config, AFileGoesOnTopOfAScheme) {
+  const Json document = Json::parse(R"({"global": {"output": null, "weight": {"format": "int4"}}, "exclude": ["fc"]})");
+  const Config config = parse_config(document, "c.json", scheme_config("w8a8c"));
+  EXPECT_EQ(describe(*config.global.weight.spec), "int4 per_channel symmetric");
+  EXPECT_FALSE(config.global.output.spec);
+  EXPECT_EQ(config.exclude, std::vector<std::string>{"fc"});
+  EXPECT_EQ(error_of(ErrorCode::InvalidConfig,
+                     [] { parse_config(Json::parse(R"({"scheme": "w8"})"), "c.json", scheme_config("w8a8c")); }),
+            "c.json: scheme: 'w8' cannot go on top of the scheme 'w8a8c'; leave one of them out");
+}
+
+TEST(Config, RulesThatSaySomeKeysAreReadBack) {
+  const char* text = R"({"scheme": "w8a8c", "by_name": {"a": {"input": {"observer": "mse"}, "output": null},
+      "b": {"weight": {"group_size": 64, "granularity": "per_group"}}, "c": {"weight": {"block_scale": "floor"}}}})";
+  EXPECT_EQ(parse_config(to_json(parse(text)), "c.json"), parse(text));
+}
+
 TEST(Config, WhatIsWrittenIsReadBack) {
   for (const auto& [name, scheme] : schemes().items()) {
     const Config config = scheme_config(name);
@@ -73,7 +135,7 @@ TEST(Config, ErrorsNameTheKeyAndWhatIsNear) {
             "c.json: global: weight: unknown key 'simmetric'; did you mean 'symmetric'?");
   EXPECT_EQ(error_in(R"({"global": {"weight": {"format": "int88"}}})"),
             "c.json: global: weight: format: unknown format 'int88'; did you mean 'int8'?");
-  EXPECT_EQ(error_in(R"({"scheme": "w8a8cc"})"), "c.json: scheme: unknown scheme 'w8a8cc'; did you mean 'w8a8c'?");
+  EXPECT_EQ(error_in(R"({"scheme": "w8a8cc"})"), "c.json: scheme: w8a8cc: unknown scheme; did you mean 'w8a8c'?");
   EXPECT_EQ(error_in(R"({"global": {"weight": {"format": "int8", "granularity": "per_row"}}})"),
             "c.json: global: weight: granularity: unknown granularity 'per_row'; known are per_tensor, per_channel, "
             "per_group, per_block, per_token");
@@ -82,7 +144,16 @@ TEST(Config, ErrorsNameTheKeyAndWhatIsNear) {
   EXPECT_NE(error_in(R"({"global": {"weight": {"format": "int8", "observer": "min_mox"}}})")
                 .find("unknown observer 'min_mox'"),
             std::string::npos);
-  EXPECT_NE(error_in(R"({"global": {"weight": {}}})").find("names no format"), std::string::npos);
+  EXPECT_EQ(error_in(R"({"global": {"weight": {}}})"),
+            "c.json: global: weight: says nothing; null leaves a slot float");
+  EXPECT_EQ(error_in(R"({"global": {"weight": {"symmetric": false}}})"),
+            "c.json: global: weight: names no format, and no rule before it does; `kaon formats` lists them");
+  EXPECT_EQ(error_in(R"({"global": {"weight": {"format": "int4", "granularity": "per_channel", "group_size": 16}}})"),
+            "c.json: global: weight: group_size: int4 per_channel symmetric has no groups; \"granularity\": "
+            "\"per_group\" has");
+  EXPECT_EQ(error_in(R"({"scheme": "w8c", "global": {"weight": {"group_size": 16}}})"),
+            "c.json: global: weight: group_size: int8 per_channel symmetric has no groups; \"granularity\": "
+            "\"per_group\" has");
   EXPECT_EQ(error_in(R"({"algorithms": ["bias"]})"), "c.json: algorithms: unknown algorithm 'bias'; known are " +
                                                          fmt::format("{}", fmt::join(algorithms().names(), ", ")));
   EXPECT_EQ(error_in(R"({"algorithms": [{"name": "bias_correction", "strength": 1}]})"),
@@ -94,6 +165,16 @@ TEST(Config, ErrorsNameTheKeyAndWhatIsNear) {
 }
 
 TEST(Config, AFileThatIsNoJsonIsNamed) {
+  const std::string path = testing::TempDir() + "kaon_config_test.json";
+  const auto error_with = [&](const std::string& text) {
+    std::ofstream(path) << text;
+    return error_of(ErrorCode::InvalidConfig, [&] { read_config(path); });
+  };
+  EXPECT_NE(error_with("{").find("is not JSON"), std::string::npos);
+  EXPECT_EQ(error_with(R"({"by_name": {"a": {"input": null}, "a": {"output": null}}})"),
+            path + ": the key 'a' stands twice in one object");
+  EXPECT_EQ(error_with(R"({"by_name": )" + std::string(100000, '[')), path + ": is nested more than 64 deep");
+  std::filesystem::remove(path);
   EXPECT_NE(error_of(ErrorCode::Io, [] { read_config("no/such.json"); }).find("no/such.json"), std::string::npos);
 }
 

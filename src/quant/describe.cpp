@@ -15,11 +15,9 @@ std::string spread(const std::vector<T>& values) {
   return fmt::format("{:.4g} … {:.4g} ({})", static_cast<double>(*low), static_cast<double>(*high), values.size());
 }
 
-std::string slot_line(const QuantizedModel& quantized, const Layer& layer, Slot slot) {
-  const Quantizer* quantizer = quantized.find(layer.name, slot);
-  if (quantizer == nullptr) return "";
-  const bool shared = quantizer->serves.size() > 1;
-  return fmt::format("  ({}) #{}{}: {}\n", name_of(slot), quantizer->id, shared ? " shared" : "", describe(*quantizer));
+std::string slot_line(const Quantizer& quantizer, Slot slot) {
+  const bool shared = quantizer.serves.size() > 1;
+  return fmt::format("  ({}) #{}{}: {}\n", name_of(slot), quantizer.id, shared ? " shared" : "", describe(quantizer));
 }
 
 }  // namespace
@@ -50,11 +48,18 @@ std::string describe(const QuantizedModel& quantized) {
   for (const Layer& layer : quantized.layers) {
     std::string slots;
     for (const Slot slot : {Slot::Input, Slot::Weight, Slot::Bias, Slot::Output}) {
-      slots += slot_line(quantized, layer, slot);
+      const Quantizer* quantizer = quantized.find(layer.name, slot);
+      if (quantizer != nullptr) slots += slot_line(*quantizer, slot);
     }
     text +=
         fmt::format("{}: {}{} {}\n", layer.name, slots.empty() ? "" : "Quant", layer.op, to_string(layer.weight_shape));
     text += slots;
+  }
+  // Operators between the layers.
+  for (const Quantizer& quantizer : quantized.quantizers) {
+    const Served& served = quantizer.serves.front();
+    if (std::ranges::find(quantized.layers, served.layer, &Layer::name) != quantized.layers.end()) continue;
+    text += served.layer + ":\n" + slot_line(quantizer, served.slot);
   }
   for (const Skipped& skipped : quantized.skipped) text += fmt::format("{}: {}\n", skipped.layer, skipped.reason);
   return text;

@@ -8,91 +8,14 @@
 #include <unordered_map>
 
 #include "base/error.h"
-#include "base/keys.h"
-#include "base/text.h"
 #include "graph/finite.h"
 #include "quant/flow.h"
-#include "quant/schemes.h"
+#include "quant/rules.h"
 
 namespace kaon {
 namespace {
 
 constexpr int64_t kFewestGroupChannels = 16;  ///< below it, groups along K cost more than they save
-
-const std::vector<std::string>& layer_types() {
-  static const std::vector<std::string> types = {"Conv",   "ConvTranspose", "Gemm", "MatMul",
-                                                 "Gather", "LSTM",          "GRU",  "RNN"};
-  return types;
-}
-
-void apply(const LayerRule& over, LayerRule& rule) {
-  for (const Slot slot : {Slot::Input, Slot::Output, Slot::Weight, Slot::Bias}) {
-    if (over.at(slot).given) rule.at(slot) = over.at(slot);
-  }
-}
-
-/// What a config says about each layer.
-class Rules {
- public:
-  Rules(const Config& config, const std::vector<Layer>& layers) : config_(config) {
-    for (const auto& [type, rule] : config.by_type) {
-      expect_known_key(type, layer_types(), "by_type");
-      expect_match("by_type", type, layers, [&, &wanted = type](const Layer& layer) { return layer.op == wanted; });
-    }
-    const auto by_glob = [&](const char* key, const std::string& pattern) {
-      expect_match(key, pattern, layers, [&](const Layer& layer) { return glob_match(pattern, layer.name); });
-    };
-    for (const auto& [pattern, rule] : config.by_name) by_glob("by_name", pattern);
-    for (const std::string& pattern : config.exclude) by_glob("exclude", pattern);
-  }
-
-  LayerRule of(const Layer& layer) const {
-    LayerRule rule;
-    for (const std::string& pattern : config_.exclude) {
-      if (glob_match(pattern, layer.name)) return rule;
-    }
-    rule = layer.op == "Gather" ? table_rule(layer) : config_.global;
-    for (const auto& [type, over] : config_.by_type) {
-      if (type == layer.op) apply(over, rule);
-    }
-    for (const auto& [pattern, over] : config_.by_name) {
-      if (glob_match(pattern, layer.name)) apply(over, rule);
-    }
-    return rule;
-  }
-
- private:
-  /// What `global` says of an embedding: it has rows to look up, and no operator looks up 4-bit ones or blocks, so all
-  /// narrow integers become 8-bit ones. Where activations are static, tables stay float unless a rule asks for them.
-  LayerRule table_rule(const Layer& layer) const {
-    constexpr int64_t kFewestNumbers = 256;  // what is added to a file costs as much as smaller tables save
-    LayerRule rule;
-    if (!config_.global.weight.spec || strategy_of(config_.global) == Strategy::Static) return rule;
-    if (element_count(layer.weight_shape) < kFewestNumbers) return rule;
-    Spec spec = *config_.global.weight.spec;
-    const Format& own = format(spec.format);
-    if (own.kind == FormatKind::Block || (own.kind == FormatKind::Float && !is_cast(own))) return rule;
-    if (own.kind == FormatKind::Integer && (own.bits < 8 || spec.granularity == Granularity::PerGroup)) {
-      spec = Spec{};
-      spec.granularity = Granularity::PerChannel;
-    }
-    rule.weight = spec;
-    return rule;
-  }
-
-  template <typename Matches>
-  static void expect_match(const char* key, const std::string& pattern, const std::vector<Layer>& layers,
-                           const Matches& matches) {
-    if (std::any_of(layers.begin(), layers.end(), matches)) return;
-    std::vector<std::string> names;
-    for (const Layer& layer : layers) names.push_back(layer.name);
-    const std::string near = nearest(pattern, names);
-    fail(ErrorCode::InvalidConfig, key, "'{}' matches no layer of this model; {}", pattern,
-         near.empty() ? "`kaon info` lists them" : "did you mean '" + near + "'?");
-  }
-
-  const Config& config_;
-};
 
 class Placement {
  public:
@@ -107,11 +30,16 @@ class Placement {
       fail(ErrorCode::InvalidInput, "", "this model has no layer that Kaon quantizes ({} with a constant weight)",
            fmt::join(layer_types(), ", "));
     }
-    const Rules rules(result_.config, result_.layers);
-    for (const Layer& layer : result_.layers) rules_.push_back(adapted(layer, rules.of(layer)));
-    place_outputs();
+    const ValueFlow flow(graph());
+    const Rules rules(result_.config, result_.layers, operators(flow));
+    for (const Layer& layer : result_.layers) {
+      Ruling ruling = rules.of(layer);
+      rules_.push_back(adapted(layer, std::move(ruling.rule)));
+      origins_.push_back(std::move(ruling.origin));
+    }
+    place_outputs(flow, rules);
     for (size_t i = 0; i < rules_.size(); ++i) {
-      place_input(result_.layers[i], rules_[i]);
+      place_input(i);
       place_weight(result_.layers[i], rules_[i]);
       place_bias(result_.layers[i], rules_[i]);
     }
@@ -191,70 +119,104 @@ class Placement {
     return result_.quantizers.back();
   }
 
+  /// Operators between layers that have an output of their own.
+  std::vector<Subject> operators(const ValueFlow& flow) const {
+    std::set<std::string> of_layers;
+    for (const Layer& layer : result_.layers) of_layers.insert({layer.node, layer.bias_node});
+    std::vector<Subject> found;
+    for (int64_t i = 0; i < std::ssize(graph().nodes); ++i) {
+      if (of_layers.contains(node_id(node(i))) || flow.kind(i) != FlowKind::Computes) continue;
+      found.push_back({plain_name(node(i)), node(i).op});
+    }
+    return found;
+  }
+
   /// Outputs of layers, and what flows from them through operators that are no layers.
-  void place_outputs() {
-    const ValueFlow flow(graph());
+  void place_outputs(const ValueFlow& flow, const Rules& rules) {
     std::map<std::string, size_t> layer_of;  // by the node that makes the layer's output
     for (size_t i = 0; i < result_.layers.size(); ++i) {
-      const Layer& layer = result_.layers[i];
-      if (rules_[i].output.spec && !layer.output.empty()) layer_of[layer.last_node()] = i;
+      if (!result_.layers[i].output.empty()) layer_of[result_.layers[i].last_node()] = i;
     }
     for (int64_t index = 0; index < std::ssize(graph().nodes); ++index) {
       const auto found = layer_of.find(node_id(node(index)));
-      if (found != layer_of.end()) {
+      if (found == layer_of.end()) {
+        follow(flow, rules, index);
+      } else if (const SlotRule& rule = rules_[found->second].output; rule.spec) {
         const Layer& layer = result_.layers[found->second];
-        const Spec& spec = *rules_[found->second].output.spec;
-        quantize_value(flow.covered_output(layer.output), Slot::Output, spec, output_axis(layer), layer.name);
-        continue;
+        quantize_value(flow.covered_output(layer.output), {*rule.spec, origins_[found->second].at(Slot::Output)},
+                       output_axis(layer), layer.name);
       }
-      follow(flow, index);
     }
   }
 
-  void follow(const ValueFlow& flow, int64_t index) {
+  /// How a value that all readers see is quantized by the rules of what makes it.
+  struct Made {
+    Spec spec;
+    Origin origin;
+  };
+
+  void follow(const ValueFlow& flow, const Rules& rules, int64_t index) {
     const FlowKind kind = flow.kind(index);
     if (kind == FlowKind::Other) return;
     const Node& here = node(index);
-    const std::string& output = here.outputs[0];
-    if (whole_.contains(output)) return;  // a Relu that a layer's quantizer covers
+    if (whole_.contains(here.outputs[0])) return;  // a Relu that a layer's quantizer covers
     if (kind == FlowKind::Moves) {
-      const auto source = whole_.find(here.inputs[0]);
-      if (source == whole_.end() || !has_one_scale(result_.quantizers[source->second])) return;
-      const size_t count = here.op == "Split" ? here.outputs.size() : 1;  // MaxPool's second output counts positions
-      for (const std::string& made : std::span(here.outputs).first(count)) {
-        result_.quantizers[source->second].moved.push_back(made);
-        whole_.emplace(made, source->second);
-      }
-      return;
+      move(here);
+    } else {
+      compute(flow, rules, index);
     }
-    const Quantizer* first = nullptr;
+  }
+
+  void move(const Node& here) {
+    const auto source = whole_.find(here.inputs[0]);
+    if (source == whole_.end() || !has_one_scale(result_.quantizers[source->second])) return;
+    const size_t count = here.op == "Split" ? here.outputs.size() : 1;  // MaxPool's second output counts positions
+    for (const std::string& made : std::span(here.outputs).first(count)) {
+      result_.quantizers[source->second].moved.push_back(made);
+      whole_.emplace(made, source->second);
+    }
+  }
+
+  void compute(const ValueFlow& flow, const Rules& rules, int64_t index) {
+    const Node& here = node(index);
+    const Made* first = nullptr;
+    const Made* other = nullptr;  // quantized in another way
     for (const std::string& input : flow.data_inputs(index)) {
       const auto source = whole_.find(input);
-      if (source == whole_.end()) return;
-      const Quantizer& quantizer = result_.quantizers[source->second];
-      if (!has_one_scale(quantizer) || (first != nullptr && !same_numbers(first->spec, quantizer.spec))) return;
-      first = &quantizer;
+      if (source == whole_.end() || !has_one_scale(result_.quantizers[source->second])) return;
+      const Made& made = made_.at(source->second);
+      if (first == nullptr) first = &made;
+      if (!same_numbers(first->spec.tensor_spec(0), made.spec.tensor_spec(0))) other = &made;
     }
     if (first == nullptr) return;
-    const Spec spec = spec_of_.at(first->tensor);
-    quantize_value(flow.covered_output(output), Slot::Output, spec, 1, plain_name(here));
+    const std::string name = plain_name(here);
+    const Ruling ruling =
+        rules.of(Subject{name, here.op}, other == nullptr ? SlotRule(first->spec) : SlotRule(), first->origin);
+    if (ruling.rule.output.spec) {
+      quantize_value(flow.covered_output(here.outputs[0]), {*ruling.rule.output.spec, ruling.origin.at(Slot::Output)},
+                     1, name);
+    } else if (other != nullptr && !ruling.excluded && !ruling.rule.output.given) {
+      result_.skipped.push_back({name, fmt::format("output stays float: what it reads is {} and {}",
+                                                   describe(first->spec), describe(other->spec))});
+    }
   }
 
-  void quantize_value(const std::string& value, Slot slot, const Spec& spec, int64_t axis, const std::string& owner) {
-    Quantizer& quantizer = add(value, slot, spec, axis);
-    quantizer.serves.push_back({owner, slot});
+  void quantize_value(const std::string& value, Made made, int64_t axis, const std::string& owner) {
+    Quantizer& quantizer = add(value, Slot::Output, made.spec, axis);
+    quantizer.serves.push_back({owner, Slot::Output});
     whole_.emplace(value, result_.quantizers.size() - 1);
-    spec_of_.emplace(value, spec);
+    made_.emplace(result_.quantizers.size() - 1, std::move(made));
   }
 
-  void place_input(const Layer& layer, const LayerRule& rule) {
+  void place_input(size_t index) {
+    const Layer& layer = result_.layers[index];
+    const LayerRule& rule = rules_[index];
     if (!rule.input.spec || layer.input.empty()) return;
     const Spec& spec = *rule.input.spec;
     const int64_t axis = activation_axis(layer);
     const TensorSpec wanted = spec.tensor_spec(axis);
-    const auto found = whole_.find(layer.input);
-    if (found != whole_.end() && result_.quantizers[found->second].dynamic == spec.dynamic &&
-        same_numbers(result_.quantizers[found->second].spec, wanted)) {
+    if (const auto found = whole_.find(layer.input); found != whole_.end()) {
+      share(found->second, layer, {spec, origins_[index].at(Slot::Input)});
       result_.quantizers[found->second].serves.push_back({layer.name, Slot::Input});
       return;
     }
@@ -271,6 +233,43 @@ class Placement {
     Quantizer& quantizer = add(layer.input, Slot::Input, spec, axis);
     quantizer.readers.push_back(reader);
     quantizer.serves.push_back({layer.name, Slot::Input});
+  }
+
+  /// Makes the quantizer of a value that is quantized where it is made do for `layer` as well, whose input wants
+  /// `asked`: it becomes the finer of the two, else what the more special rule says. Throws where neither is.
+  void share(size_t index, const Layer& layer, const Made& asked) {
+    Quantizer& quantizer = result_.quantizers[index];
+    const Made& made = made_.at(index);
+    const TensorSpec wanted = asked.spec.tensor_spec(activation_axis(layer));
+    const auto agrees = [&](const TensorSpec& spec, bool dynamic) {
+      return dynamic == asked.spec.dynamic && same_numbers(spec, wanted);
+    };
+    if (agrees(quantizer.spec, quantizer.dynamic)) {
+      if (asked.origin.row > made.origin.row) quantizer.observer = asked.spec.observer;
+      return;
+    }
+    if (agrees(made.spec.tensor_spec(quantizer.spec.axis), made.spec.dynamic)) return;  // another reader changed it
+    const Format& now = format(quantizer.spec.format);
+    const Format& then = format(wanted.format);
+    const bool one_scale = has_one_scale(quantizer) && !asked.spec.dynamic && !has_own_scales(wanted) &&
+                           wanted.granularity == Granularity::PerTensor;
+    const bool by_bits = now.kind == then.kind && now.bits != then.bits;
+    if (!one_scale || (!by_bits && asked.origin.row == made.origin.row)) {
+      fail(ErrorCode::InvalidConfig, layer.name + ".input",
+           "is to be {} ({}), but what it reads is {} ({}: {}); a value is quantized once: make them equal, or one of "
+           "them null",
+           describe(asked.spec), asked.origin.text, describe(made.spec), quantizer.label(), made.origin.text);
+    }
+    if (by_bits ? then.bits > now.bits : asked.origin.row > made.origin.row) {
+      result_.skipped.push_back(
+          {quantizer.serves.front().layer, fmt::format("output is {}, not {}: {}.input asks for it",
+                                                       describe(asked.spec), describe(made.spec), layer.name)});
+      quantizer.spec = wanted;
+      quantizer.observer = asked.spec.observer;
+    } else {
+      skip(layer, fmt::format("input is {}, not {}: {} asks for it", describe(made.spec), describe(asked.spec),
+                              quantizer.label()));
+    }
   }
 
   void place_weight(const Layer& layer, const LayerRule& rule) {
@@ -418,9 +417,10 @@ class Placement {
   }
 
   QuantizedModel result_;
-  std::vector<LayerRule> rules_;         ///< one for each layer
+  std::vector<LayerRule> rules_;  ///< one for each layer
+  std::vector<std::map<Slot, Origin>> origins_;
   std::map<std::string, size_t> whole_;  ///< value -> the quantizer that all its readers see
-  std::map<std::string, Spec> spec_of_;  ///< value -> the spec of its quantizer
+  std::map<size_t, Made> made_;          ///< such a quantizer -> what its own rule says
 };
 
 }  // namespace

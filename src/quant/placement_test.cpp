@@ -2,7 +2,9 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
+#include <nlohmann/json.hpp>
 
 #include "quant/networks_test.h"
 #include "quant/schemes.h"
@@ -73,6 +75,147 @@ TEST(Placement, ConvolutionsOfFewChannelsFallBackAndSaySo) {
   ASSERT_EQ(quantized.skipped.size(), 1U);
   EXPECT_EQ(quantized.skipped[0].reason,
             "weight is int8 per channel, input float: 1 input channels per group are too few for mxfp4");
+}
+
+QuantizedModel place(const char* scheme, const char* config) {
+  return place_quantizers(residual_network(),
+                          parse_config(nlohmann::ordered_json::parse(config), "c.json", scheme_config(scheme)));
+}
+
+TEST(Placement, RulesMergeKeyByKey) {
+  const QuantizedModel quantized = place("w8a8c", R"({
+    "by_type": {"Conv": {"weight": {"symmetric": false}}},
+    "by_name": {"conv2": {"weight": {"format": "int16"}}, "fc": {"output": {"format": "uint16"}}}})");
+  const TensorSpec& conv1 = quantized.find("conv1", Slot::Weight)->spec;
+  EXPECT_EQ(conv1.format, "int8");
+  EXPECT_FALSE(conv1.symmetric);
+  const TensorSpec& conv2 = quantized.find("conv2", Slot::Weight)->spec;
+  EXPECT_EQ(conv2.format, "int16");
+  EXPECT_EQ(conv2.granularity, Granularity::PerChannel);
+  EXPECT_FALSE(conv2.symmetric);
+  EXPECT_TRUE(quantized.find("fc", Slot::Weight)->spec.symmetric);
+  EXPECT_EQ(quantized.find("fc", Slot::Output)->spec.format, "uint16");
+  EXPECT_FALSE(quantized.find("fc", Slot::Output)->spec.symmetric);
+}
+
+TEST(Placement, OperatorsBetweenLayersFollowRulesOfTheirOwn) {
+  const QuantizedModel by_type =
+      place("w8a8c", R"({"by_type": {"Add": {"output": {"format": "uint16", "observer": "mse"}}}})");
+  EXPECT_EQ(by_type.find("block", Slot::Output)->spec.format, "uint16");
+  EXPECT_FALSE(by_type.find("block", Slot::Output)->spec.symmetric);
+  EXPECT_EQ(by_type.find("block", Slot::Output)->observer.name, "mse");
+  // What is computed from it goes on from there.
+  EXPECT_EQ(by_type.find("pooled", Slot::Output)->spec.format, "uint16");
+  const QuantizedModel by_name = place("w8a8c", R"({"by_name": {"b*": {"output": {"symmetric": true}}}})");
+  EXPECT_TRUE(by_name.find("block", Slot::Output)->spec.symmetric);
+  EXPECT_EQ(by_name.find("block", Slot::Output)->spec.format, "uint8");
+  // A pattern may be about layers and operators alike, of which only layers have weights.
+  const QuantizedModel both = place("w8a8c", R"({"by_name": {"*": {"weight": {"granularity": "per_tensor"}}}})");
+  EXPECT_EQ(both.find("conv1", Slot::Weight)->spec.granularity, Granularity::PerTensor);
+  EXPECT_EQ(both.find("block", Slot::Output)->spec.format, "uint8");
+}
+
+TEST(Placement, OperatorsBetweenLayersCanBeExcluded) {
+  for (const char* config : {R"({"exclude": ["block"]})", R"({"by_type": {"Add": {"output": null}}})",
+                             R"({"by_name": {"bloc[a-k]": {"output": null}}})"}) {
+    const QuantizedModel quantized = place("w8a8c", config);
+    EXPECT_EQ(quantized.find("block", Slot::Output), nullptr);
+    EXPECT_EQ(quantized.find("pooled", Slot::Output), nullptr);  // it reads floats now
+    EXPECT_EQ(quantized.find("fc", Slot::Input)->kind, Slot::Input);
+    EXPECT_NE(quantized.find("conv2", Slot::Output), nullptr);
+  }
+  const auto error = [](const char* config) {
+    return error_of(ErrorCode::InvalidConfig, [&] { place("w8a8c", config); });
+  };
+  EXPECT_EQ(error(R"({"by_type": {"Concat": {"output": null}}})"),
+            "by_type: 'Concat' matches no layer of this model; did you mean 'Conv'?");
+  EXPECT_EQ(error(R"({"by_type": {"Add": {"input": null}}})"),
+            "by_type: Add: only layers have a rule for 'input'; an operator between them has 'output'");
+}
+
+/// Values that are quantized more than once on the way to one reader.
+int64_t twice(const QuantizedModel& quantized) {
+  int64_t count = 0;
+  for (const Quantizer& a : quantized.quantizers) {
+    for (const Quantizer& b : quantized.quantizers) {
+      const bool moved = std::find(a.moved.begin(), a.moved.end(), b.tensor) != a.moved.end();
+      if (&a != &b && a.readers.empty() && (a.tensor == b.tensor || moved)) ++count;
+    }
+  }
+  return count;
+}
+
+TEST(Placement, AValueIsQuantizedOnceToTheFinerOfWhatItsMakerAndItsReadersAsk) {
+  const QuantizedModel quantized = place("w8a8c", R"({"by_name": {"conv2": {"input": {"format": "uint16"}}}})");
+  EXPECT_EQ(twice(quantized), 0);
+  EXPECT_EQ(quantized.find("conv2", Slot::Input), quantized.find("conv1", Slot::Output));
+  EXPECT_EQ(quantized.find("conv2", Slot::Input)->spec.format, "uint16");
+  // The sum reads it too, and follows the rules of the layers before it.
+  EXPECT_EQ(quantized.find("block", Slot::Output)->spec.format, "uint8");
+  ASSERT_EQ(quantized.skipped.size(), 1U);
+  EXPECT_EQ(quantized.skipped[0].layer, "conv1");
+  EXPECT_EQ(quantized.skipped[0].reason,
+            "output is uint16 per_tensor asymmetric, not uint8 per_tensor asymmetric: conv2.input asks for it");
+
+  // Through what moves values as well.
+  const QuantizedModel moved = place("w8a8c", R"({"by_name": {"fc": {"input": {"format": "uint16"}}}})");
+  EXPECT_EQ(twice(moved), 0);
+  EXPECT_EQ(moved.find("pooled", Slot::Output)->spec.format, "uint16");
+
+  const QuantizedModel coarser = place("w8a8c", R"({"by_name": {"fc": {"input": {"format": "uint4"}}}})");
+  EXPECT_EQ(twice(coarser), 0);
+  EXPECT_EQ(coarser.find("fc", Slot::Input)->spec.format, "uint8");
+  ASSERT_EQ(coarser.skipped.size(), 1U);
+  EXPECT_EQ(coarser.skipped[0].reason,
+            "input is uint8 per_tensor asymmetric, not uint4 per_tensor asymmetric: pooled.output asks for it");
+}
+
+TEST(Placement, WhereNeitherIsFinerTheMoreSpecialRuleWins) {
+  const QuantizedModel reader = place("w8a8c", R"({"by_name": {"conv2": {"input": {"symmetric": true}}}})");
+  EXPECT_TRUE(reader.find("conv1", Slot::Output)->spec.symmetric);
+  EXPECT_EQ(reader.skipped.at(0).reason,
+            "output is uint8 per_tensor symmetric, not uint8 per_tensor asymmetric: conv2.input asks for it");
+  const QuantizedModel maker = place("w8a8c", R"({"by_name": {"conv1": {"output": {"symmetric": true}}}})");
+  EXPECT_TRUE(maker.find("conv2", Slot::Input)->spec.symmetric);
+  EXPECT_EQ(maker.skipped.at(1).reason,
+            "input is uint8 per_tensor symmetric, not uint8 per_tensor asymmetric: conv1.output asks for it");
+}
+
+TEST(Placement, WhereNoRuleWinsBothAreNamed) {
+  const auto error = [](const char* by_name) {
+    const std::string config = fmt::format(R"({{"by_name": {}}})", by_name);
+    return error_of(ErrorCode::InvalidConfig, [&] { place("w8a8c", config.c_str()); });
+  };
+  EXPECT_EQ(error(R"({"conv1": {"output": {"symmetric": true}}, "conv[2-9]": {"input": {"format": "int8"}}})"),
+            "conv2.input: is to be int8 per_tensor asymmetric (by_name: conv[2-9]), but what it reads is uint8 "
+            "per_tensor symmetric (conv1.output: by_name: conv1); a value is quantized once: make them equal, or one "
+            "of them null");
+  EXPECT_EQ(error(R"({"conv2": {"input": {"dynamic": true}}})"),
+            "conv2.input: is to be uint8 per_tensor asymmetric dynamic (by_name: conv2), but what it reads is uint8 "
+            "per_tensor asymmetric (conv1.output: scheme w8a8c); a value is quantized once: make them equal, or one "
+            "of them null");
+}
+
+TEST(Placement, TheObserverOfTheMoreSpecialRuleLearnsASharedRange) {
+  const auto observer = [](const char* config) {
+    return place("w8a8c", config).find("conv2", Slot::Input)->observer.name;
+  };
+  EXPECT_EQ(observer(R"({"by_name": {"conv2": {"input": {"observer": "mse"}}}})"), "mse");
+  EXPECT_EQ(observer(R"({"by_type": {"Conv": {"output": {"observer": "entropy"}}}})"), "entropy");
+  EXPECT_EQ(observer(R"({"global": {"input": {"observer": "mse"}, "output": {"observer": "entropy"}}})"), "entropy");
+}
+
+TEST(Placement, AnOperatorThatReadsUnequalValuesStaysFloatAndSaysSo) {
+  const QuantizedModel quantized = place("w8a8c", R"({"by_name": {"conv2": {"output": {"format": "uint16"}}}})");
+  EXPECT_EQ(quantized.find("block", Slot::Output), nullptr);
+  ASSERT_EQ(quantized.skipped.size(), 1U);
+  EXPECT_EQ(quantized.skipped[0].layer, "block");
+  EXPECT_EQ(quantized.skipped[0].reason,
+            "output stays float: what it reads is uint16 per_tensor asymmetric and uint8 per_tensor asymmetric");
+  const QuantizedModel said = place("w8a8c", R"({"by_name": {"conv2": {"output": {"format": "uint16"}},
+                                                            "block": {"output": {"format": "uint8", "symmetric": false}}}})");
+  EXPECT_EQ(said.find("block", Slot::Output)->spec.format, "uint8");
+  EXPECT_FALSE(said.find("block", Slot::Output)->spec.symmetric);
 }
 
 TEST(Placement, RulesByNameWinOverRulesByTypeAndTheGlobalOne) {

@@ -1,6 +1,7 @@
 #include "quant/schemes.h"
 
 #include <algorithm>
+#include <set>
 
 #include "base/error.h"
 #include "quant/algorithm.h"
@@ -80,11 +81,12 @@ Registry<Scheme> all_schemes() {
   return table;
 }
 
+/// Those slots of all rules that hold a spec.
 template <typename Edit>
-void edit_specs(Config& config, std::initializer_list<Slot> slots, const Edit& edit) {
+void edit_slots(Config& config, std::initializer_list<Slot> slots, const Edit& edit) {
   const auto in_rule = [&](LayerRule& rule) {
     for (const Slot slot : slots) {
-      if (rule.at(slot).spec) edit(*rule.at(slot).spec);
+      if (rule.at(slot).spec) edit(rule.at(slot));
     }
   };
   in_rule(config.global);
@@ -92,14 +94,41 @@ void edit_specs(Config& config, std::initializer_list<Slot> slots, const Edit& e
   for (auto& [name, rule] : config.by_name) in_rule(rule);
 }
 
-bool is_eight_bit_integer(const Spec& spec) {
-  const Format& f = format(spec.format);
-  return f.kind == FormatKind::Integer && f.bits == 8;
+bool says(const SlotRule& slot, const char* key) { return slot.keys.empty() || slot.keys.contains(key); }
+
+bool says_eight_bit_integer(const SlotRule& slot) {
+  const Format& f = format(slot.spec->format);
+  return says(slot, "format") && f.kind == FormatKind::Integer && f.bits == 8;
 }
 
-bool is_calibrated(const SlotRule& rule) {
-  return rule.spec && !rule.spec->dynamic && !is_cast(format(rule.spec->format)) &&
-         format(rule.spec->format).kind != FormatKind::Block;
+bool has_scales_to_learn(const Spec& spec) {
+  const Format& f = format(spec.format);
+  return !is_cast(f) && f.kind != FormatKind::Block;
+}
+
+bool is_calibrated(const SlotRule& rule) { return rule.spec && !rule.spec->dynamic && has_scales_to_learn(*rule.spec); }
+
+/// Whether a slot may end up with a range to learn, whichever rules meet in a layer.
+bool may_be_calibrated(const Config& config, Slot slot) {
+  std::set<std::pair<bool, bool>> states;  // has scales to learn, is dynamic
+  bool may_be_float = !config.global.at(slot).spec;
+  const auto add = [&](const LayerRule& rule) {
+    const SlotRule& at = rule.at(slot);
+    may_be_float = may_be_float || (at.given && !at.spec);
+    if (!at.spec) return;
+    std::set<std::pair<bool, bool>> more;
+    const bool whole = at.keys.empty() || (may_be_float && says(at, "format"));
+    if (whole) more.emplace(has_scales_to_learn(*at.spec), at.spec->dynamic);
+    for (const auto& [scales, dynamic] : states) {
+      more.emplace(says(at, "format") ? has_scales_to_learn(*at.spec) : scales,
+                   says(at, "dynamic") ? at.spec->dynamic : dynamic);
+    }
+    states.merge(more);
+  };
+  add(config.global);
+  for (const auto& [type, rule] : config.by_type) add(rule);
+  for (const auto& [name, rule] : config.by_name) add(rule);
+  return states.contains({true, false});
 }
 
 }  // namespace
@@ -110,6 +139,15 @@ const Registry<Scheme>& schemes() {
 }
 
 Config scheme_config(const std::string& name) {
+  if (schemes().find(name) == nullptr && formats().find(name) != nullptr) {
+    std::vector<std::string> using_it;
+    for (const auto& [known, scheme] : schemes().items()) {
+      if (scheme.rule.weight.spec->format == name) using_it.push_back(known);
+    }
+    fail(ErrorCode::InvalidInput, name, "is a number format, not a scheme; {}",
+         using_it.empty() ? std::string("no scheme has such weights")
+                          : fmt::format("schemes with such weights are {}", fmt::join(using_it, ", ")));
+  }
   Config config;
   config.scheme = name;
   config.global = schemes().get(name).rule;
@@ -122,36 +160,32 @@ Strategy strategy_of(const LayerRule& rule) {
 }
 
 bool needs_calibration(const Config& config) {
-  const auto asks = [](const LayerRule& rule) { return strategy_of(rule) == Strategy::Static; };
   const auto wants_data = [](const AlgorithmConfig& algorithm) { return algorithms().get(algorithm.name).needs_data; };
-  if (asks(config.global) || std::ranges::any_of(config.algorithms, wants_data)) return true;
-  for (const auto& [type, rule] : config.by_type) {
-    if (asks(rule)) return true;
-  }
-  for (const auto& [name, rule] : config.by_name) {
-    if (asks(rule)) return true;
-  }
-  return false;
+  return std::ranges::any_of(config.algorithms, wants_data) || may_be_calibrated(config, Slot::Input) ||
+         may_be_calibrated(config, Slot::Output);
 }
 
 void set_layout(Config& config, Layout layout) {
   bool applied = false;
-  edit_specs(config, {Slot::Input, Slot::Output}, [&](Spec& spec) {
-    if (!is_eight_bit_integer(spec) || spec.dynamic) return;
-    spec.format = layout == Layout::S8S8 ? "int8" : "uint8";
+  edit_slots(config, {Slot::Input, Slot::Output}, [&](SlotRule& slot) {
+    if (!says_eight_bit_integer(slot) || slot.spec->dynamic) return;
+    slot.spec->format = layout == Layout::S8S8 ? "int8" : "uint8";
     applied = true;
   });
   if (!applied) {
     fail(ErrorCode::InvalidConfig, "layout", "'{}' is for static 8-bit integer schemes (w8a8, w8a8c)",
          enum_name(layout));
   }
-  edit_specs(config, {Slot::Weight}, [&](Spec& spec) {
-    if (is_eight_bit_integer(spec)) spec.format = layout == Layout::U8U8 ? "uint8" : "int8";
+  edit_slots(config, {Slot::Weight}, [&](SlotRule& slot) {
+    if (says_eight_bit_integer(slot)) slot.spec->format = layout == Layout::U8U8 ? "uint8" : "int8";
   });
 }
 
 void set_observer(Config& config, const ObserverConfig& observer) {
-  edit_specs(config, {Slot::Input, Slot::Output}, [&](Spec& spec) { spec.observer = observer; });
+  edit_slots(config, {Slot::Input, Slot::Output}, [&](SlotRule& slot) {
+    slot.spec->observer = observer;
+    if (!slot.keys.empty()) slot.keys.insert("observer");
+  });
 }
 
 }  // namespace kaon

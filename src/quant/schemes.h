@@ -26,7 +26,7 @@ struct Scheme {
 /// Every scheme, by name.
 const Registry<Scheme>& schemes();
 
-/// The config of a scheme; throws with the nearest known name.
+/// The config of a scheme; throws with the nearest known name, or those that use it where `name` is a number format.
 Config scheme_config(const std::string& name);
 
 /// How a rule works: does it quantize activations, and are their ranges learned from data?

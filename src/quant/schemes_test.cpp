@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <nlohmann/json.hpp>
+
 #include "graph/build_test.h"
 
 namespace kaon {
@@ -19,9 +21,41 @@ TEST(Schemes, StrategiesFollowFromTheRules) {
   EXPECT_FALSE(needs_calibration(scheme_config("fp8d")));
 }
 
+TEST(Schemes, RulesThatSaySomeKeysAreJudgedWithWhatTheyMeet) {
+  const auto needs = [](const char* scheme, const char* config) {
+    return needs_calibration(parse_config(nlohmann::ordered_json::parse(config), "c.json",
+                                          scheme == nullptr ? Config{} : scheme_config(scheme)));
+  };
+  EXPECT_FALSE(needs("w8a8d", R"({"by_name": {"fc": {"input": {"format": "int8"}}}})"));
+  EXPECT_TRUE(needs("w8a8d", R"({"by_name": {"fc": {"input": {"dynamic": false}}}})"));
+  EXPECT_FALSE(needs("mxfp4", R"({"by_name": {"fc": {"input": {"dynamic": false}}}})"));
+  EXPECT_TRUE(needs("mxfp4", R"({"by_type": {"Gemm": {"input": {"dynamic": false}}},
+                                 "by_name": {"fc": {"input": {"format": "uint8"}}}})"));
+  EXPECT_TRUE(needs("w8", R"({"by_name": {"fc": {"input": {"format": "uint8"}}}})"));
+  EXPECT_FALSE(needs("w8", R"({"by_name": {"fc": {"weight": {"format": "uint8"}}}})"));
+}
+
+TEST(Schemes, LayoutAndObserverReachRulesThatSaySomeKeys) {
+  const nlohmann::ordered_json rules = {
+      {"by_name", {{"a", {{"input", {{"symmetric", true}}}}}, {"b", {{"input", {{"format", "int8"}}}}}}}};
+  Config config = parse_config(rules, "c.json", scheme_config("w8a8c"));
+  set_layout(config, Layout::U8U8);
+  set_observer(config, {"mse", {}});
+  EXPECT_EQ(config.by_name[0].second.input.keys, (std::set<std::string>{"symmetric", "observer"}));
+  EXPECT_EQ(config.by_name[1].second.input.spec->format, "uint8");
+  EXPECT_EQ(config.by_name[1].second.input.spec->observer.name, "mse");
+}
+
 TEST(Schemes, AnUnknownOneNamesTheNearest) {
   EXPECT_NE(error_of(ErrorCode::InvalidInput, [] { scheme_config("w8a88"); }).find("did you mean 'w8a8'"),
             std::string::npos);
+}
+
+TEST(Schemes, AFormatNamesTheSchemesThatUseIt) {
+  EXPECT_EQ(error_of(ErrorCode::InvalidInput, [] { scheme_config("int8"); }),
+            "int8: is a number format, not a scheme; schemes with such weights are w8, w8c, w8a8, w8a8c, w8a8d, a16w8");
+  EXPECT_EQ(error_of(ErrorCode::InvalidInput, [] { scheme_config("int3"); }),
+            "int3: is a number format, not a scheme; no scheme has such weights");
 }
 
 TEST(Schemes, LayoutsChangeTheIntegerTypes) {

@@ -1,0 +1,39 @@
+#pragma once
+#include <nlohmann/json.hpp>
+#include <set>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/error.h"
+
+namespace kaon {
+
+/// The deepest nesting that a document written for Kaon may have.
+inline constexpr int kDeepestJson = 64;
+
+/// Reads `text`, which `where` names in errors. Throws InvalidConfig where it is not JSON, is nested beyond
+/// kDeepestJson, or says a key of an object twice, of which a reader would silently lose one.
+template <typename Json>
+Json parse_json(std::string_view text, const std::string& where) {
+  using Event = nlohmann::json::parse_event_t;
+  std::vector<std::set<std::string>> keys;  // of the objects that are open
+  const auto watch = [&](int depth, auto event, const Json& parsed) {
+    const auto at = static_cast<Event>(event);
+    if (depth > kDeepestJson) fail(ErrorCode::InvalidConfig, where, "is nested more than {} deep", kDeepestJson);
+    if (at == Event::object_start) keys.emplace_back();
+    if (at == Event::object_end) keys.pop_back();
+    if (at == Event::key && !keys.back().insert(parsed.template get<std::string>()).second) {
+      fail(ErrorCode::InvalidConfig, where, "the key '{}' stands twice in one object",
+           parsed.template get<std::string>());
+    }
+    return true;
+  };
+  try {
+    return Json::parse(text.begin(), text.end(), watch);
+  } catch (const nlohmann::json::exception& error) {
+    fail(ErrorCode::InvalidConfig, where, "is not JSON: {}", error.what());
+  }
+}
+
+}  // namespace kaon
