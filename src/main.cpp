@@ -2,8 +2,10 @@
 #include <iostream>
 
 #include "cli/cli.h"
+#include "cli/interrupt.h"
 
 int main(int argc, char** argv) {
+  kaon::clean_up_on_signals();
   const int code = kaon::run_cli(argc, argv, std::cout, std::cerr);
 #ifndef __SANITIZE_ADDRESS__  // its search for leaks runs at a normal exit
   std::cout.flush();

@@ -8,6 +8,7 @@
 #include "base/memory_usage.h"
 #include "base/stopwatch.h"
 #include "data/dataset.h"
+#include "quant/describe.h"
 
 namespace kaon {
 namespace {
@@ -62,11 +63,13 @@ DebugResult debug_file(const DebugCall& call) {
   DebugResult result;
   const Config config = config_of(call.quant);
   result.calib_unused = !call.data.calib.empty() && !needs_calibration(config);
-  const Model model = load_model(call.model);
+  Model model = load_model(call.model);
+  result.note = make_inputs_constant(model);
   DataOptions samples = with_input(call.data, call.input);
   samples.tokenizer = tokenizer_of(call.model);
   const std::unique_ptr<Dataset> data = open_data(samples, model.graph);
   const QuantizedModel quantized = quantize_for(call.model, model, config, samples, *call.progress, true);
+  result.description = describe(quantized);
   DebugOptions options;
   options.act_hist = call.act_hist;
   options.nan = call.nan;

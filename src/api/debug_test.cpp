@@ -61,6 +61,19 @@ class DebugFolder : public testing::Test {
   fs::path folder_;
 };
 
+TEST_F(DebugFolder, TheDocumentationNamesEveryKeyAndVariable) {
+  std::ifstream file(KAON_SOURCE_DIR "/docs/debug.md");
+  const std::string page{std::istreambuf_iterator<char>(file), {}};
+  debug_file(call("out"));
+  const nlohmann::json row = read("out/summary.json")["quantizers"][0];
+  for (const auto& [key, value] : row.items()) {
+    EXPECT_NE(page.find("`" + key + "`"), std::string::npos) << key;
+  }
+  for (const char* name : {"KAON_DEBUG=", "KAON_DEBUG_INPUT=", "KAON_DEBUG_ACT_HIST=", "KAON_DEBUG_NAN="}) {
+    EXPECT_NE(page.find(name), std::string::npos) << name;
+  }
+}
+
 TEST_F(DebugFolder, HasEveryFileOfEverySlot) {
   const DebugResult result = debug_file(call("out"));
   std::set<std::string> expected = {"summary_io_quantization_error.png",

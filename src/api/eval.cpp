@@ -8,7 +8,7 @@
 #include "base/memory_usage.h"
 #include "data/dataset.h"
 #include "engine/engine.h"
-#include "eval/evaluate.h"
+#include "quant/describe.h"
 #include "quant/simulate.h"
 
 namespace kaon {
@@ -35,17 +35,18 @@ EvalReport eval_model(const EvalOptions& asked) {
     }
     return eval_by_blocks(options);
   }
-  const bool quantized = !options.quant.scheme.empty() || !options.quant.config.empty();
-  const Model model = load_model(options.model);
+  Model model = load_model(options.model);
   EvalReport report;
   std::unique_ptr<Engine> engine;
   std::unique_ptr<Engine> reference;
   if (!options.reference.empty()) reference = std::make_unique<Engine>(load_model(options.reference));
-  if (quantized) {
+  if (asks_to_quantize(options.quant)) {
     const Config config = config_of(options.quant);
+    if (const std::string note = make_inputs_constant(model); !note.empty()) report.notes.push_back(note);
     const QuantizedModel simulated = quantize_for(options.model, model, config, options.data, *options.progress);
     report.skipped = simulated.skipped;
     report.algorithms = simulated.algorithms;
+    report.description = describe(simulated);
     if (reference == nullptr) reference = std::make_unique<Engine>(simulated.original);
     engine = std::make_unique<Engine>(simulate(simulated));
   } else {
@@ -58,10 +59,12 @@ EvalReport eval_model(const EvalOptions& asked) {
   for (const std::string& metric : metrics) compared = compared || needs_reference(metric);
   EvalSettings settings;
   settings.batch = options.data.batch;
+  settings.outputs = options.outputs;
   settings.progress = options.progress;
   const EvalResult result = evaluate(*engine, *data, metrics, compared ? reference.get() : nullptr, settings);
   report.samples = result.samples;
   report.metrics = result.metrics;
+  report.outputs = result.outputs;
   report.seconds = result.seconds;
   report.peak_mb = peak_memory_mb();
   return report;
@@ -73,9 +76,18 @@ nlohmann::ordered_json metrics_json(const Metrics& metrics) {
   return json;
 }
 
+nlohmann::ordered_json outputs_json(const std::vector<OutputMetrics>& outputs) {
+  auto rows = nlohmann::ordered_json::array();
+  for (const OutputMetrics& output : outputs) {
+    rows.push_back({{"name", output.name}, {"metrics", metrics_json(output.metrics)}});
+  }
+  return rows;
+}
+
 nlohmann::ordered_json to_json(const EvalReport& report) {
   return {{"samples", report.samples},
           {"metrics", metrics_json(report.metrics)},
+          {"outputs", outputs_json(report.outputs)},
           {"seconds", report.seconds},
           {"peak_mb", report.peak_mb},
           {"algorithms", algorithms_json(report.algorithms)}};

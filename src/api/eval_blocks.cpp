@@ -60,10 +60,11 @@ class Walk {
 };
 
 /// The output of `head` for the samples that evaluate() asks for.
-OutputOf head_output(Engine& head, const Walk& walk) {
-  return [&](const Batch&, int64_t first, int64_t count) {
-    return head.run(walk.states().read(first, count).inputs).front();
-  };
+Evaluated head_output(Engine& head, const Walk& walk) {
+  return {.outputs = {head.model().graph.outputs.front().name},
+          .run = [&](const Batch&, int64_t first, int64_t count) {
+            return head.run(walk.states().read(first, count).inputs);
+          }};
 }
 
 }  // namespace
@@ -74,7 +75,7 @@ EvalReport eval_by_blocks(const EvalOptions& options) {
     fail(ErrorCode::InvalidInput, options.model.string(),
          "{} is an encoder; --memory is for models that predict tokens", language.family_name());
   }
-  const bool quantized = !options.quant.scheme.empty() || !options.quant.config.empty();
+  const bool quantized = asks_to_quantize(options.quant);
   const std::optional<Config> config = quantized ? std::optional(config_of(options.quant)) : std::nullopt;
   const Model embedding = language.embedding();
   const std::unique_ptr<Dataset> data = open_data(options.data, embedding.graph);
@@ -128,10 +129,14 @@ EvalReport eval_by_blocks(const EvalOptions& options) {
   EvalSettings settings;
   settings.batch = batch;
   settings.progress = options.progress;
-  const EvalResult result = evaluate(head_output(head, walk), *data, metrics,
-                                     reference ? head_output(*reference_head, *reference) : OutputOf(), settings);
+  settings.outputs = options.outputs;
+  std::optional<Evaluated> expected;
+  if (reference) expected = head_output(*reference_head, *reference);
+  const EvalResult result =
+      evaluate(head_output(head, walk), *data, metrics, expected ? &*expected : nullptr, settings);
   report.samples = result.samples;
   report.metrics = result.metrics;
+  report.outputs = result.outputs;
   report.seconds = watch.seconds();
   report.peak_mb = peak_memory_mb();
   return report;

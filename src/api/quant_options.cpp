@@ -54,11 +54,21 @@ std::unique_ptr<Dataset> open_limited(const std::filesystem::path& path, const G
 
 }  // namespace
 
+bool asks_to_quantize(const QuantOptions& options) { return !options.scheme.empty() || !options.config.empty(); }
+
+void check_names(const QuantOptions& options) {
+  if (!options.scheme.empty()) scheme_config(options.scheme);
+  if (!options.layout.empty()) enum_value<Layout>(options.layout, "--layout");
+  if (!options.observer.empty()) parse_observer(options.observer);
+  for (const std::string& text : options.algorithms) parse_algorithm(text);
+}
+
 Config config_of(const QuantOptions& options) {
-  if (options.scheme.empty() == options.config.empty()) {
-    fail(ErrorCode::InvalidConfig, "", "give either a scheme (`kaon schemes` lists them) or a config file");
+  if (!asks_to_quantize(options)) {
+    fail(ErrorCode::InvalidConfig, "", "give a scheme (`kaon schemes` lists them), a config file, or both");
   }
-  Config config = options.scheme.empty() ? read_config(options.config.string()) : scheme_config(options.scheme);
+  Config config = options.scheme.empty() ? Config{} : scheme_config(options.scheme);
+  if (!options.config.empty()) config = read_config(options.config.string(), std::move(config));
   if (!options.layout.empty()) set_layout(config, enum_value<Layout>(options.layout, "--layout"));
   if (!options.observer.empty()) set_observer(config, parse_observer(options.observer));
   config.exclude.insert(config.exclude.end(), options.exclude.begin(), options.exclude.end());
@@ -67,7 +77,8 @@ Config config_of(const QuantOptions& options) {
 }
 
 std::string config_name(const QuantOptions& options) {
-  return options.scheme.empty() ? options.config.stem().string() : options.scheme;
+  if (options.config.empty()) return options.scheme;
+  return (options.scheme.empty() ? "" : options.scheme + "+") + options.config.stem().string();
 }
 
 nlohmann::ordered_json algorithms_json(const std::vector<AlgorithmReport>& reports) {
@@ -77,6 +88,18 @@ nlohmann::ordered_json algorithms_json(const std::vector<AlgorithmReport>& repor
         {{"name", report.name}, {"changed", report.changed}, {"seconds", report.seconds}, {"notes", report.notes}});
   }
   return json;
+}
+
+std::string make_inputs_constant(Model& model) {
+  Graph& graph = model.graph;
+  std::vector<std::string> names;
+  for (const ValueInfo& info : graph.inputs) {
+    if (graph.find_initializer(info.name) != nullptr) names.push_back(info.name);
+  }
+  if (names.empty()) return "";
+  std::erase_if(graph.inputs, [&](const ValueInfo& info) { return graph.find_initializer(info.name) != nullptr; });
+  return fmt::format("{} inputs of the model have a value in the file and are constants from here on ({}{})", names.size(),
+                     names.front(), names.size() > 1 ? ", …" : "");
 }
 
 std::unique_ptr<Dataset> open_data(const DataOptions& options, const Graph& graph) {

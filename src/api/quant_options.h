@@ -17,8 +17,8 @@ namespace kaon {
 
 /// What the verbs that quantize are told about it.
 struct QuantOptions {
-  std::string scheme;            ///< either this …
-  std::filesystem::path config;  ///< … or this
+  std::string scheme;            ///< a preset …
+  std::filesystem::path config;  ///< … or a file, or a file on top of a preset
   std::string observer;          ///< "" = as the config says; "percentile" or "percentile:percentile=99.9"
   std::vector<std::string> exclude;
   std::vector<std::string> algorithms;  ///< behind those of the config; "gptq" or "gptq:damping=0.1:act_order=1"
@@ -35,14 +35,23 @@ struct DataOptions {
   std::function<TokenizerPtr()> tokenizer;  ///< of the model, for text; empty where it has none
 };
 
-/// The config that the options ask for. Throws InvalidConfig where they name none, or two.
+bool asks_to_quantize(const QuantOptions& options);
+
+/// Throws where the options name a scheme, layout, observer or algorithm that does not exist; reads no file.
+void check_names(const QuantOptions& options);
+
+/// The config that the options ask for. Throws InvalidConfig where they name none, or the file a scheme of its own on
+/// top of another.
 Config config_of(const QuantOptions& options);
 
-/// A name for the config in tables and JSON: its scheme, or the file's name.
+/// A name for the config in tables and JSON: its scheme, the file's name, or both: "w8a8c+mixed".
 std::string config_name(const QuantOptions& options);
 
 /// `[{name, changed, seconds, notes}]`
 nlohmann::ordered_json algorithms_json(const std::vector<AlgorithmReport>& reports);
+
+/// Makes constants of those inputs of `model` that have a value in the file: returns a line that says so, or "".
+std::string make_inputs_constant(Model& model);
 
 /// Null where no `data` is named.
 std::unique_ptr<Dataset> open_data(const DataOptions& options, const Graph& graph);

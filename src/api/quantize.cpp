@@ -4,6 +4,7 @@
 
 #include "api/debug.h"
 #include "api/load_model.h"
+#include "api/output_file.h"
 #include "base/atomic_file.h"
 #include "base/error.h"
 #include "base/json_text.h"
@@ -12,7 +13,6 @@
 #include "base/sha256.h"
 #include "base/stopwatch.h"
 #include "engine/engine.h"
-#include "eval/evaluate.h"
 #include "export/export.h"
 #include "io/onnx/onnx.h"
 #include "quant/describe.h"
@@ -32,6 +32,23 @@ void measure(const QuantizedModel& quantized, const QuantizeCall& call, Quantize
   EvalResult result = evaluate(simulated, *data, usual_metrics(*data, true), &exact, settings);
   report.metrics_before = std::move(result.reference_metrics);
   report.metrics_after = std::move(result.metrics);
+  report.outputs = std::move(result.outputs);
+}
+
+/// Which readers of the file must be newer than those of the model.
+void note_versions(const Model& before, const Model& after, std::vector<std::string>& notes) {
+  for (const auto& [domain, version] : after.opsets) {
+    const auto was = before.opsets.find(domain);
+    const std::string name = domain.empty() ? "opset" : "opset of " + domain;
+    if (was == before.opsets.end()) {
+      notes.push_back(fmt::format("the file uses {} {}, which the model does not", name, version));
+    } else if (was->second != version) {
+      notes.push_back(fmt::format("the file's {} is {}, the model's {}", name, version, was->second));
+    }
+  }
+  if (before.ir_version != after.ir_version) {
+    notes.push_back(fmt::format("the file's IR version is {}, the model's {}", after.ir_version, before.ir_version));
+  }
 }
 
 /// One line for each key, and for each element of an array.
@@ -76,12 +93,16 @@ QuantizeReport quantize_file(const QuantizeCall& asked_for) {
   call.data.tokenizer = tokenizer_of(call.model);
   const Stopwatch watch;
   if (call.output.empty()) fail(ErrorCode::InvalidConfig, "", "nowhere to write to: give -o OUT.onnx");
+  const std::filesystem::path beside = call.output.string() + ".json";
+  check_output(call.output, {call.model, call.data.data, call.data.calib, call.quant.config}, call.force);
+  check_output(beside, {call.model, call.data.data, call.data.calib, call.quant.config}, call.force);
   const std::optional<DebugEnvironment> asked = debug_environment();
   QuantizeReport report;
   const Config config = config_of(call.quant);
   report.scheme = config_name(call.quant);
   report.calib_unused = !call.data.calib.empty() && !needs_calibration(config);
-  const Model model = load_model(call.model, &report.bytes_before);
+  Model model = load_model(call.model, &report.bytes_before);
+  if (const std::string note = make_inputs_constant(model); !note.empty()) report.notes.push_back(note);
   const QuantizedModel quantized = quantize_for(call.model, model, config, call.data, *call.progress);
   if (asked) debug_as_asked(*asked, call.model, report.scheme, quantized, call.data, *call.progress);
   ExportOptions options;
@@ -89,13 +110,15 @@ QuantizeReport quantize_file(const QuantizeCall& asked_for) {
   const Exported exported = export_onnx(quantized, options);
   measure(quantized, call, report);
 
+  make_folder_of(call.output);
   report.bytes_after = write_with_sidecar(quantized, exported, call.output);
   report.layers = quantized.quantized_layers();
   report.quantizers = std::ssize(quantized.quantizers);
   report.calibration = quantized.calibration;
   report.skipped = quantized.skipped;
   report.algorithms = quantized.algorithms;
-  report.notes = exported.notes;
+  note_versions(model, exported.model, report.notes);
+  report.notes.insert(report.notes.end(), exported.notes.begin(), exported.notes.end());
   report.description = describe(quantized);
   report.seconds = watch.seconds();
   report.peak_mb = peak_memory_mb();
@@ -116,6 +139,7 @@ nlohmann::ordered_json to_json(const QuantizeReport& report) {
           {"calibration", {{"samples", report.calibration.samples}, {"seconds", report.calibration.seconds}}},
           {"metrics_before", metrics(report.metrics_before)},
           {"metrics_after", metrics(report.metrics_after)},
+          {"outputs", outputs_json(report.outputs)},
           {"seconds", report.seconds},
           {"peak_mb", report.peak_mb},
           {"skipped", std::move(skipped)},

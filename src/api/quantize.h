@@ -14,7 +14,8 @@ struct QuantizeCall {
   std::filesystem::path output;  ///< the .onnx to write; its sidecar is named like it with ".json" behind
   QuantOptions quant;
   DataOptions data;
-  bool fake = false;  ///< store what ONNX has no type for as float
+  bool fake = false;   ///< store what ONNX has no type for as float
+  bool force = false;  ///< the output may be the model itself
   Progress* progress = &no_progress();
 };
 
@@ -28,6 +29,7 @@ struct QuantizeReport {
   bool calib_unused = false;  ///< calibration data was given, but the scheme learns nothing from data
   Metrics metrics_before;     ///< empty without `data`
   Metrics metrics_after;
+  std::vector<OutputMetrics> outputs;  ///< metrics_after of each output of the model
   double seconds = 0;
   double peak_mb = 0;
   std::vector<Skipped> skipped;

@@ -7,6 +7,7 @@
 #include <set>
 
 #include "api/load_model.h"
+#include "api/output_file.h"
 #include "api/run_inputs.h"
 #include "base/error.h"
 #include "base/memory_usage.h"
@@ -93,6 +94,7 @@ RunResult run_model(const RunOptions& options) {
   if (!options.dump.empty() && options.output.empty()) {
     fail(ErrorCode::InvalidInput, "--dump", "the values go into the output file; name it with -o");
   }
+  if (!options.output.empty()) check_output(options.output, {options.model, options.input});
   RunResult result;
   result.startup_mb = peak_memory_mb();
   Engine engine(load_model(options.model));
@@ -112,7 +114,7 @@ RunResult run_model(const RunOptions& options) {
     }
   }
 
-  std::vector<Tensor> outputs;
+  std::vector<Tensor> outputs = engine.run(inputs.values, hooks);  // plans for these shapes are made in the first run
   std::vector<double> seconds;
   for (int64_t i = 0; i < options.repeat; ++i) {
     const Stopwatch watch;
@@ -140,6 +142,7 @@ RunResult run_model(const RunOptions& options) {
       if (written.insert(name).second) arrays.emplace_back(name, seen.at(name));
     }
     for (auto& [name, tensor] : arrays) tensor = for_numpy(tensor);
+    make_folder_of(options.output);
     write_npz(arrays, options.output);
   }
   result.peak_mb = peak_memory_mb();

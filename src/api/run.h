@@ -34,7 +34,7 @@ struct RunOutput {
 
 struct RunResult {
   std::vector<RunOutput> outputs;
-  double seconds = 0;               ///< median of the runs; the first one also makes the plan
+  double seconds = 0;               ///< median of the runs, after one that makes the plan
   double peak_mb = 0;               ///< largest resident set
   double startup_mb = 0;            ///< the same before the model was read
   std::optional<bool> passed;       ///< with test data

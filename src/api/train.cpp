@@ -3,6 +3,7 @@
 #include <nlohmann/json.hpp>
 
 #include "api/fashion_mnist.h"
+#include "api/output_file.h"
 #include "base/error.h"
 #include "io/onnx/onnx.h"
 #include "nn/models.h"
@@ -14,9 +15,7 @@ TrainReport train_model(const TrainCall& call) {
   if (call.output.extension() != ".onnx") {
     fail(ErrorCode::InvalidConfig, call.output.string(), "the file to write must end in .onnx");
   }
-  if (const auto folder = call.output.parent_path(); !folder.empty() && !std::filesystem::is_directory(folder)) {
-    fail(ErrorCode::Io, folder.string(), "there is no such folder to write to");
-  }
+  check_output(call.output);
   nn::TrainOptions options = nn::recipes().get(call.recipe)(call.model);
   if (call.epochs != 0) options.epochs = call.epochs;
   options.seed = call.seed;
@@ -30,6 +29,7 @@ TrainReport train_model(const TrainCall& call) {
   TrainReport report{call.model, call.recipe, result.epochs, *result.test, result.seconds, call.output, call.output};
   report.parameters.replace_extension(".safetensors");
   result.model.metadata.emplace_back("classes", fmt::format("{}", fmt::join(kFashionClasses, ",")));
+  make_folder_of(report.file);
   write_onnx(result.model, report.file);
   nn::save_parameters(result.model, report.parameters);
   return report;

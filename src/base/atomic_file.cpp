@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "base/temporaries.h"
 
 namespace kaon {
 
@@ -86,6 +87,7 @@ AtomicFile::AtomicFile(fs::path path) : path_(std::move(path)) {
     temporary_.clear();
     fail(ErrorCode::Io, path_.string(), "cannot write: {}", std::strerror(errno));
   }
+  if (is_file_) remember_temporary(temporary_);
   buffer_ = std::make_unique<FileBuffer>(descriptor, std::ios::out | std::ios::binary);
 }
 
@@ -94,6 +96,7 @@ AtomicFile::~AtomicFile() {
   if (temporary_.empty()) return;
   std::error_code ignored;
   fs::remove(temporary_, ignored);
+  forget_temporary(temporary_);
 }
 
 void AtomicFile::write(std::span<const std::byte> bytes) {
@@ -120,6 +123,7 @@ void AtomicFile::rename() {
   std::error_code error;
   fs::rename(temporary_, target_, error);
   if (error) fail(ErrorCode::Io, path_.string(), "cannot write: {}", error.message());
+  forget_temporary(temporary_);
   temporary_.clear();
 }
 

@@ -12,6 +12,7 @@
 
 #include "base/atomic_file.h"
 #include "base/error.h"
+#include "base/temporaries.h"
 
 namespace kaon {
 
@@ -86,7 +87,10 @@ AtomicFolder::AtomicFolder(const fs::path& folder) : folder_(folder), target_(wi
 
 AtomicFolder::~AtomicFolder() {
   std::error_code ignored;
-  if (!draft_.empty()) fs::remove_all(draft_, ignored);
+  if (!draft_.empty()) {
+    fs::remove_all(draft_, ignored);
+    forget_temporary(draft_);
+  }
   if (lock_ >= 0) ::close(lock_);
 }
 
@@ -102,7 +106,10 @@ void AtomicFolder::make_draft(const std::string& stem) {
     lock_ = open_folder(draft_);
     if (lock_ >= 0) ::flock(lock_, LOCK_EX | LOCK_NB);
     std::error_code error;
-    if (lock_ >= 0 && fs::exists(draft_, error)) return;
+    if (lock_ >= 0 && fs::exists(draft_, error)) {
+      remember_temporary(draft_);
+      return;
+    }
     // Somebody took it for a leftover before it was locked.
     if (lock_ >= 0) ::close(lock_);
   }
@@ -143,6 +150,7 @@ void AtomicFolder::commit() {
   std::error_code error;
   fs::rename(draft_, target_, error);
   if (error) fail(ErrorCode::Io, folder_.string(), "cannot be written: {}", error.message());
+  forget_temporary(draft_);
   draft_.clear();
 }
 

@@ -6,6 +6,7 @@
 #include <new>
 #include <ostream>
 
+#include "api/output_file.h"
 #include "base/memory_budget.h"
 #include "base/parallel.h"
 #include "base/printable.h"
@@ -82,6 +83,7 @@ void run_verb(const std::string& name, const std::function<void(Context&)>& work
               std::ostream& out, std::ostream& err) {
   if (flags.threads > 0) set_thread_count(flags.threads);
   set_memory_limit(flags.memory << 20);
+  if (!flags.json.empty() && flags.json != "-") check_output(flags.json);
   Context context(flags, out, err);
   const Stopwatch watch;
   work(context);
@@ -141,6 +143,8 @@ int run_cli(int argc, const char* const* argv, std::ostream& out, std::ostream& 
   } catch (const CLI::ParseError& error) {
     const std::string unknown = describe_unknown(root, chosen(), verbs);
     return wrong_usage(unknown.empty() ? without_endless_range(error.what()) : unknown);
+  } catch (const UsageError& error) {
+    return wrong_usage(error.what());
   } catch (const std::bad_alloc&) {
     err << "kaon: out of memory\n";
   } catch (const std::exception& error) {

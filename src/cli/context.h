@@ -3,13 +3,21 @@
 #include <functional>
 #include <iostream>
 #include <nlohmann/json_fwd.hpp>
+#include <stdexcept>
 #include <string>
+#include <vector>
 
 #include "base/error.h"
 #include "base/printable.h"
 #include "cli/progress_bar.h"
 
 namespace kaon {
+
+/// The command line cannot be followed: exit code 2.
+class UsageError : public std::runtime_error {
+ public:
+  using std::runtime_error::runtime_error;
+};
 
 /// The flags that every verb takes.
 struct CommonFlags {
@@ -41,6 +49,9 @@ class Context {
   void detail(fmt::format_string<Args...> format, Args&&... args) {
     if (flags_.verbose) note(format, std::forward<Args>(args)...);
   }
+
+  /// Such lines, "who: what". Where `what` is said of several, it is one line with their number, and -v lists them.
+  void notes(const std::vector<std::string>& lines);
 
   /// Draws long work on stderr; -q silences it.
   Progress& progress() { return flags_.quiet ? no_progress() : bar_; }

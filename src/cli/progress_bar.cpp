@@ -14,6 +14,7 @@ namespace {
 
 constexpr double kRedrawSeconds = 0.1;
 constexpr double kWorthALine = 5;  // seconds
+constexpr double kLineEvery = 5;   // seconds, where there is no terminal
 constexpr int kMostBar = 40;
 constexpr int kLeastBar = 8;
 
@@ -29,13 +30,14 @@ void ProgressBar::begin(const std::string& task, int64_t total) {
   task_ = task;
   total_ = total;
   done_ = 0;
-  start_ = clock_();
-  draw("");
+  start_ = drawn_at_ = clock_();
+  if (width_ > 0) draw("");
 }
 
 void ProgressBar::at(int64_t done, const std::string& note) {
   done_ = done;
-  if (visible_ && clock_() - drawn_at_ < kRedrawSeconds) return;
+  const double since = clock_() - drawn_at_;
+  if (width_ <= 0 ? since < kLineEvery : visible_ && since < kRedrawSeconds) return;
   draw(note);
 }
 
@@ -55,13 +57,16 @@ double ProgressBar::steady_seconds() {
 }
 
 void ProgressBar::draw(const std::string& note) {
-  if (width_ <= 0) return;
   drawn_at_ = clock_();
   std::string tail = total_ > 0 ? fmt::format(" {}/{}", done_, total_) : fmt::format(" {}", done_);
   if (!note.empty()) tail += "  " + note;
   if (done_ > 0 && done_ < total_) {
     const double left = (drawn_at_ - start_) / static_cast<double>(done_) * static_cast<double>(total_ - done_);
     tail += "  " + duration_text(left) + " left";
+  }
+  if (width_ <= 0) {
+    if (done_ != total_) out_ << task_ << tail << '\n' << std::flush;
+    return;
   }
   // The last column stays free: some terminals break the line there.
   const int room = width_ - 1 - static_cast<int>(task_.size() + tail.size()) - 3;

@@ -8,8 +8,8 @@
 namespace kaon {
 
 /// Draws the task at hand as one line: name, bar, steps, note, time left. On a terminal the line is redrawn in place
-/// and goes away at the end; elsewhere nothing is drawn. Either way a task of over five seconds leaves a line with its
-/// time.
+/// and goes away at the end; elsewhere a line comes every few seconds. Either way a task of over five seconds leaves a
+/// line with its time.
 class ProgressBar : public Progress {
  public:
   /// Seconds from any moment on.

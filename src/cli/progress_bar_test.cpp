@@ -84,7 +84,21 @@ TEST_F(ProgressBarTest, EndLeavesALineOnlyForLongTasks) {
   EXPECT_EQ(shown_now(), "long: 2 in 1 min 05 s\n");
 }
 
-TEST_F(ProgressBarTest, WithoutATerminalOnlyTheLastLine) {
+TEST_F(ProgressBarTest, WithoutATerminalALineEveryFewSeconds) {
+  ProgressBar progress = bar(0);
+  progress.begin("calibrate", 100);
+  for (int i = 1; i <= 100; ++i) {
+    now_ += 0.12;
+    progress.at(i, "top1 0.9");
+  }
+  progress.end();
+  EXPECT_EQ(out_.str(),
+            "calibrate 42/100  top1 0.9  7 s left\n"
+            "calibrate 84/100  top1 0.9  2 s left\n"
+            "calibrate: 100 in 12 s\n");
+}
+
+TEST_F(ProgressBarTest, WithoutATerminalAShortTaskIsSilent) {
   ProgressBar progress = bar(0);
   progress.begin("short", 2);
   progress.at(1);

@@ -2,17 +2,17 @@
 
 #include <CLI/App.hpp>
 
+#include "cli/validators.h"
+
 namespace kaon {
 
 void declare_training_flags(CLI::App& app, TrainingOptions& options) {
   app.add_option("--model", options.model, "mlp (default), cnn or mobilenet")->type_name("NAME");
   app.add_option("--recipe", options.recipe, "default, or tutorial: SGD 1e-3, batches of 64")->type_name("NAME");
   app.add_option("--epochs", options.epochs, "times through the training images (default: the recipe's)")
-      ->check(CLI::PositiveNumber.description(""))
+      ->check(at_least_one())
       ->type_name("N");
-  app.add_option("--limit", options.limit, "train on the first N images only")
-      ->check(CLI::PositiveNumber.description(""))
-      ->type_name("N");
+  app.add_option("--limit", options.limit, "train on the first N images only")->check(at_least_one())->type_name("N");
   app.add_option("--data", options.data,
                  "the folder with Fashion-MNIST's four files (default: KAON_DATA, or Debian's dataset-fashion-mnist)")
       ->type_name("DIR");

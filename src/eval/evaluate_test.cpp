@@ -179,6 +179,53 @@ TEST(EvaluateTest, SaysWhatIsMissing) {
   for (const std::string& name : metric_names()) EXPECT_NE(needs_labels(name), needs_reference(name)) << name;
 }
 
+/// Outputs "y" = x, "z" = factor · x and "n", a count.
+Model several(float factor) {
+  Model model = scaled(factor);
+  model.graph.outputs = {{.name = "y", .type = DType::Float32},
+                         {.name = "z", .type = DType::Float32},
+                         {.name = "n", .type = DType::Int64}};
+  model.graph.nodes = {{.op = "Identity", .inputs = {"x"}, .outputs = {"y"}},
+                       {.op = "Mul", .inputs = {"x", "factor"}, .outputs = {"z"}},
+                       {.op = "Size", .inputs = {"x"}, .outputs = {"n"}}};
+  return model;
+}
+
+TEST(EvaluateTest, EveryOutputCountsAndTheWorstIsTheHeadline) {
+  Engine engine(several(1.5F));
+  Engine reference(several(1));
+  const ArrayData data({4, 3}, numbers(12), {4}, {0, 1, 2, 0});
+  const EvalResult result = evaluate(engine, data, {"top1", "sqnr_db", "mse", "agreement"}, &reference, {.batch = 2});
+  ASSERT_EQ(result.outputs.size(), 3U);
+  EXPECT_EQ(result.outputs[0].name, "y");
+  ASSERT_EQ(result.outputs[0].metrics.size(), 4U);
+  EXPECT_EQ(result.outputs[0].metrics[0].first, "top1");
+  EXPECT_TRUE(std::isinf(result.outputs[0].metrics[1].second));
+  EXPECT_EQ(result.outputs[1].name, "z");
+  ASSERT_EQ(result.outputs[1].metrics.size(), 3U) << "labels go with the first output";
+  EXPECT_NEAR(result.outputs[1].metrics[0].second, 10 * std::log10(4.0), 1e-6);
+  EXPECT_TRUE(std::isnan(result.outputs[2].metrics[2].second)) << "a count has no likeliest class";
+  EXPECT_NEAR(result.metrics[1].second, 10 * std::log10(4.0), 1e-6);
+  EXPECT_GT(result.metrics[2].second, 0.1);
+  EXPECT_EQ(result.metrics[3].second, 1);
+  EXPECT_EQ(result.metrics[0].second, result.reference_metrics.at(0).second);
+}
+
+TEST(EvaluateTest, OutputsCanBeChosen) {
+  Engine engine(several(-1));
+  Engine reference(several(1));
+  const ArrayData data({4, 3}, numbers(12), {4}, {0, 1, 2, 0});
+  const auto with = [&](const std::vector<std::string>& outputs) {
+    return evaluate(engine, data, {"top1", "agreement"}, &reference, {.batch = 2, .outputs = outputs});
+  };
+  EXPECT_EQ(with({"y"}).metrics[1].second, 1);
+  const EvalResult chosen = with({"z", "y"});
+  EXPECT_EQ(chosen.metrics[1].second, 0);
+  EXPECT_EQ(chosen.outputs[0].name, "z");
+  EXPECT_EQ(chosen.outputs[0].metrics[0].first, "top1") << "labels go with the first of them";
+  EXPECT_EQ(error_of([&] { with({"q"}); }).message(), "the model has no output 'q'; it has y, z, n");
+}
+
 TEST(EvaluateTest, NanOutputNamesTheSample) {
   Model model = scaled(1);
   model.graph.nodes = {{.op = "Log", .inputs = {"x"}, .outputs = {"y"}}};

@@ -164,15 +164,15 @@ std::unique_ptr<Metric> make() {
 
 const std::vector<MetricKind>& metric_kinds() {
   static const std::vector<MetricKind> kinds = {
-      {.name = "top1", .needs_labels = true, .make = make<TopK<1>>},
-      {.name = "top5", .needs_labels = true, .make = make<TopK<5>>},
-      {.name = "loss", .needs_labels = true, .make = make<CrossEntropy>},
-      {.name = "ppl", .needs_labels = true, .make = make<Perplexity>},
+      {.name = "top1", .needs_labels = true, .by_class = true, .make = make<TopK<1>>},
+      {.name = "top5", .needs_labels = true, .by_class = true, .make = make<TopK<5>>},
+      {.name = "loss", .needs_labels = true, .lower_is_better = true, .by_class = true, .make = make<CrossEntropy>},
+      {.name = "ppl", .needs_labels = true, .lower_is_better = true, .by_class = true, .make = make<Perplexity>},
       {.name = "sqnr_db", .needs_reference = true, .make = make<ElementError<&ErrorMetrics::sqnr_db>>},
-      {.name = "mse", .needs_reference = true, .make = make<ElementError<&ErrorMetrics::mse>>},
+      {.name = "mse", .needs_reference = true, .lower_is_better = true, .make = make<ElementError<&ErrorMetrics::mse>>},
       {.name = "cosine", .needs_reference = true, .make = make<ElementError<&ErrorMetrics::cosine>>},
-      {.name = "kl", .needs_reference = true, .make = make<SoftmaxKl>},
-      {.name = "agreement", .needs_reference = true, .make = make<Agreement>}};
+      {.name = "kl", .needs_reference = true, .lower_is_better = true, .by_class = true, .make = make<SoftmaxKl>},
+      {.name = "agreement", .needs_reference = true, .by_class = true, .make = make<Agreement>}};
   return kinds;
 }
 
@@ -186,6 +186,8 @@ const MetricKind& metric_kind(const std::string& name) {
   fail(ErrorCode::InvalidInput, "metric", "unknown metric '{}'{}", name,
        near.empty() ? fmt::format("; known are {}", fmt::join(known, ", ")) : "; did you mean '" + near + "'?");
 }
+
+bool has_classes(const Shape& shape) { return !shape.empty() && element_count(shape) > 0; }
 
 ClassAxis class_axis(const ScoredBatch& batch) {
   const Shape& shape = batch.shape;

@@ -9,7 +9,7 @@
 
 namespace kaon {
 
-/// The first output of one batch, its labels and what a reference model gave for it.
+/// An output of one batch, its labels and what a reference model gave for it.
 struct ScoredBatch {
   int64_t first = 0;    ///< number of its first sample
   int64_t samples = 0;  ///< in it
@@ -33,6 +33,8 @@ struct MetricKind {
   std::string name;
   bool needs_labels = false;
   bool needs_reference = false;
+  bool lower_is_better = false;
+  bool by_class = false;  ///< looks at rows along an axis of classes
   std::unique_ptr<Metric> (*make)();
 };
 
@@ -50,6 +52,9 @@ struct ClassAxis {
 
   int64_t rows() const { return outer * inner; }
 };
+
+/// Whether an output of this shape has an axis of classes at all.
+bool has_classes(const Shape& shape);
 
 /// Throws InvalidInput where the labels do not fit the output.
 ClassAxis class_axis(const ScoredBatch& batch);

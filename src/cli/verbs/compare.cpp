@@ -7,6 +7,7 @@
 
 #include "cli/context.h"
 #include "cli/table.h"
+#include "cli/validators.h"
 #include "cli/verb.h"
 
 namespace kaon {
@@ -46,39 +47,48 @@ void print_comparison(std::ostream& out, const CompareResult& result) {
   }
 }
 
+CompareResult compared(const CompareOptions& options) {
+  if (!options.input.empty() && !options.data.empty()) throw UsageError("give either --input or --data");
+  try {
+    return compare_models(options);
+  } catch (const Error& error) {
+    const bool nothing_given = options.input.empty() && options.data.empty();
+    if (nothing_given && error.message().starts_with("--input:")) throw UsageError(error.what());
+    throw;
+  }
+}
+
 }  // namespace
 
 void register_compare(Registry<Verb>& verbs) {
-  verbs.add("compare",
-            {.group = "Models",
-             .summary = "run two models on the same inputs and say where they differ",
-             .examples = {"kaon compare a.onnx b.onnx --input x.npz",
-                          "kaon compare a.onnx b.onnx --data val.json --limit 100 --json"},
-             .declare = [](CLI::App& app) {
-               auto options = std::make_shared<CompareOptions>();
-               app.add_option("A", options->a, "the .onnx file that counts as right")->required();
-               app.add_option("B", options->b, "the .onnx file that is compared with it")->required();
-               app.add_option("--input", options->input,
-                              "an .npz with arrays named like the models' inputs, or an ONNX test-data folder")
-                   ->type_name("X");
-               app.add_option("--data", options->data,
-                              "samples instead: .npz, .npy, .pt, a test-data folder or a .json")
-                   ->type_name("D");
-               app.add_option("--limit", options->limit, "use so many samples of --data at most")
-                   ->check(CLI::PositiveNumber.description(""))
-                   ->type_name("N");
-               app.add_option("--batch", options->batch, "samples a run (default: 8)")
-                   ->check(CLI::PositiveNumber.description(""))
-                   ->type_name("N");
-               return [options](Context& context) {
-                 options->progress = &context.progress();
-                 const CompareResult result = compare_models(*options);
-                 for (const std::string& name : result.unused) {
-                   context.note("{}: a model does not take '{}'; it is not used there", options->input.string(), name);
-                 }
-                 context.result(to_json(result), [&](std::ostream& out) { print_comparison(out, result); });
-               };
-             }});
+  verbs.add(
+      "compare",
+      {.group = "Models",
+       .summary = "run two models on the same inputs and say where they differ",
+       .examples = {"kaon compare a.onnx b.onnx --input x.npz",
+                    "kaon compare a.onnx b.onnx --data val.json --limit 100 --json"},
+       .declare = [](CLI::App& app) {
+         auto options = std::make_shared<CompareOptions>();
+         app.add_option("A", options->a, "the .onnx file that counts as right")->required();
+         app.add_option("B", options->b, "the .onnx file that is compared with it")->required();
+         app.add_option("--input", options->input,
+                        "an .npz with arrays named like the models' inputs, or an ONNX test-data folder")
+             ->type_name("X");
+         app.add_option("--data", options->data, "samples instead: .npz, .npy, .pt, a test-data folder or a .json")
+             ->type_name("D");
+         app.add_option("--limit", options->limit, "use so many samples of --data at most")
+             ->check(at_least_one())
+             ->type_name("N");
+         app.add_option("--batch", options->batch, "samples a run (default: 8)")->check(at_least_one())->type_name("N");
+         return [options](Context& context) {
+           options->progress = &context.progress();
+           const CompareResult result = compared(*options);
+           for (const std::string& name : result.unused) {
+             context.note("{}: a model does not take '{}'; it is not used there", options->input.string(), name);
+           }
+           context.result(to_json(result), [&](std::ostream& out) { print_comparison(out, result); });
+         };
+       }});
 }
 
 }  // namespace kaon

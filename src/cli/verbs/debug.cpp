@@ -23,10 +23,10 @@ void print_report(std::ostream& out, const DebugResult& result, const DebugCall&
   Table table({{"layer"},
                {"slot"},
                {"format"},
-               {"output gain %", Align::Right},
-               {"error %", Align::Right},
-               {"cumulative %", Align::Right},
-               {"SQNR dB", Align::Right},
+               {"output gain", Align::Right},
+               {"channel error", Align::Right},
+               {"cumulative error", Align::Right},
+               {"SQNR, dB", Align::Right},
                {"reading"}});
   std::set<int64_t> shown;
   for (const DebugRow& row : report.rows) {
@@ -34,9 +34,9 @@ void print_report(std::ostream& out, const DebugResult& result, const DebugCall&
     if (shown.size() == kShown) break;
     if (!shown.insert(quantizer.id).second) continue;
     table.add_row({row.layer, std::string(name_of(row.slot)), quantizer.format,
-                   quantizer.output_gain ? fmt::format("{:.1f}", 100 * *quantizer.output_gain) : "–",
-                   fmt::format("{:.2f}", 100 * quantizer.channel_error()),
-                   fmt::format("{:.2f}", 100 * quantizer.cumulative_error()),
+                   quantizer.output_gain ? fmt::format("{:.1f} %", 100 * *quantizer.output_gain) : "–",
+                   fmt::format("{:.2f} %", 100 * quantizer.channel_error()),
+                   fmt::format("{:.2f} %", 100 * quantizer.cumulative_error()),
                    fmt::format("{:.1f}", quantizer.io.sqnr_db()), quantizer.reading});
   }
   if (report.ranked > 0) {
@@ -54,13 +54,16 @@ void print_report(std::ostream& out, const DebugResult& result, const DebugCall&
 }
 
 void debug_verb(DebugCall& call, Context& context) {
+  check_quant_flags(call.quant, true);
   call.progress = &context.progress();
   const DebugResult result = debug_file(call);
   if (result.calib_unused) {
     context.note("--calib {}: not used, {} learns nothing from data", call.data.calib.string(), result.report.scheme);
   }
+  if (!result.note.empty()) context.note("{}", result.note);
   note_skipped(context, result.report.skipped);
   note_algorithms(context, result.report.algorithms);
+  context.detail("{}", result.description);
   if (result.report.nan) context.note("{}", describe(*result.report.nan));
   context.result(to_json(result.report), [&](std::ostream& out) { print_report(out, result, call); });
 }

@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "cli/context.h"
+#include "cli/metrics_table.h"
 #include "cli/quant_flags.h"
 #include "cli/table.h"
 #include "cli/verb.h"
@@ -17,8 +18,17 @@ void print_report(std::ostream& out, const EvalReport& report) {
   Table table({{"metric"}, {"value", Table::Align::Right}});
   for (const auto& [name, value] : report.metrics) table.add_row({name, fmt::format("{:.6g}", value)});
   table.print(out);
+  print_outputs(out, report.outputs);
   out << fmt::format("{} samples in {:.2f} s, peak memory {:.0f} MiB\n", report.samples, report.seconds,
                      report.peak_mb);
+}
+
+void check_metrics(const std::vector<std::string>& metrics) {
+  try {
+    for (const std::string& metric : metrics) needs_labels(metric);
+  } catch (const Error& error) {
+    throw UsageError(error.what());
+  }
 }
 
 }  // namespace
@@ -43,16 +53,26 @@ void register_eval(Registry<Verb>& verbs) {
                    ->delimiter(',')
                    ->allow_extra_args(false)
                    ->type_name("M,…");
+               app.add_option("--output", options->outputs,
+                              "outputs of the model to look at (default: all, the worst of each metric counting); "
+                              "labels go with the first")
+                   ->delimiter(',')
+                   ->allow_extra_args(false)
+                   ->type_name("NAME,…");
                declare_quant_flags(app, options->quant);
                app.add_option("--reference", options->reference, "the model to compare with")->type_name("MODEL");
                app.add_option("--memory", options->memory_mb,
                               "run a language model block by block; hidden states beyond so many MiB go to a file")
                    ->type_name("MIB");
                return [options](Context& context) {
+                 check_quant_flags(options->quant, false);
+                 check_metrics(options->metrics);
                  options->progress = &context.progress();
                  const EvalReport report = eval_model(*options);
+                 context.notes(report.notes);
                  note_skipped(context, report.skipped);
                  note_algorithms(context, report.algorithms);
+                 context.detail("{}", report.description);
                  context.result(to_json(report), [&](std::ostream& out) { print_report(out, report); });
                };
              }});

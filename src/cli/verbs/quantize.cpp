@@ -6,6 +6,7 @@
 
 #include "base/text.h"
 #include "cli/context.h"
+#include "cli/metrics_table.h"
 #include "cli/quant_flags.h"
 #include "cli/table.h"
 #include "cli/verb.h"
@@ -30,6 +31,7 @@ void print_report(std::ostream& out, const QuantizeReport& report, const Quantiz
     table.add_row({name, before, fmt::format("{:.4f}", value)});
   }
   table.print(out);
+  print_outputs(out, report.outputs);
   out << fmt::format("{}: {} layers, {} quantizers -> {}\n", report.scheme, report.layers.size(), report.quantizers,
                      call.output.string());
   if (report.calibration.samples > 0) {
@@ -40,6 +42,7 @@ void print_report(std::ostream& out, const QuantizeReport& report, const Quantiz
 }
 
 void quantize_verb(QuantizeCall& call, Context& context) {
+  check_quant_flags(call.quant, true);
   call.progress = &context.progress();
   const QuantizeReport report = quantize_file(call);
   if (report.calib_unused) {
@@ -47,7 +50,7 @@ void quantize_verb(QuantizeCall& call, Context& context) {
   }
   note_skipped(context, report.skipped);
   note_algorithms(context, report.algorithms);
-  for (const std::string& note : report.notes) context.note("{}: {}", call.output.string(), note);
+  context.notes(report.notes);
   context.detail("{}", report.description);
   context.result(to_json(report), [&](std::ostream& out) { print_report(out, report, call); });
 }
@@ -71,6 +74,7 @@ void register_quantize(Registry<Verb>& verbs) {
                declare_quant_flags(app, call->quant);
                declare_data_flags(app, call->data);
                app.add_flag("--fake", call->fake, "store what ONNX has no type for as floats");
+               app.add_flag("--force", call->force, "OUT may be a file that is read from");
                return [call](Context& context) { quantize_verb(*call, context); };
              }});
 }

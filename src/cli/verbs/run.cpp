@@ -6,6 +6,7 @@
 
 #include "cli/context.h"
 #include "cli/table.h"
+#include "cli/validators.h"
 #include "cli/verb.h"
 
 namespace kaon {
@@ -29,12 +30,22 @@ void print_run(std::ostream& out, const RunResult& result) {
     table.add_row(std::move(cells));
   }
   table.print(out);
-  out << fmt::format("{:.3g} ms, peak memory {:.0f} MiB, {:.0f} of it at start-up\n", result.seconds * 1e3,
-                     result.peak_mb, result.startup_mb);
+  const std::string time = result.seconds < 0.9995 ? fmt::format("{:.3g} ms", result.seconds * 1e3)
+                                                   : fmt::format("{:.2f} s", result.seconds);
+  out << fmt::format("{}, peak memory {:.0f} MiB, {:.0f} of it at start-up\n", time, result.peak_mb, result.startup_mb);
+}
+
+RunResult ran(const RunOptions& options) {
+  try {
+    return run_model(options);
+  } catch (const Error& error) {
+    if (options.input.empty() && error.where() == "--input") throw UsageError(error.what());
+    throw;
+  }
 }
 
 void run(const RunOptions& options, Context& context) {
-  const RunResult result = run_model(options);
+  const RunResult result = ran(options);
   for (const std::string& name : result.unused) {
     context.note("{}: the model does not take '{}'; it is not used", options.input.string(), name);
   }
@@ -74,7 +85,7 @@ void register_run(Registry<Verb>& verbs) {
                           ->type_name("GLOB")
                           ->needs(output);
                       app.add_option("--repeat", options->repeat, "runs; the median time counts (default: 1)")
-                          ->check(CLI::PositiveNumber.description(""))
+                          ->check(at_least_one())
                           ->type_name("N");
                       return [options](Context& context) { run(*options, context); };
                     }});
