@@ -11,6 +11,7 @@
 #include "graph/layer.h"
 #include "lm/hidden_states.h"
 #include "quant/quantize.h"
+#include "quant/rules.h"
 #include "quant/simulate.h"
 
 namespace kaon {
@@ -28,13 +29,12 @@ std::optional<Config> config_of_part(Config config, const Graph& graph) {
   std::erase_if(config.by_type, [&](const auto& row) {
     return std::ranges::none_of(all, [&](const Layer& layer) { return layer.op == row.first; });
   });
+  const Rules rules(config, all, {});
   const bool any = std::ranges::any_of(all, [&](const Layer& layer) {
-    const bool excluded =
-        std::ranges::any_of(config.exclude, [&](const std::string& glob) { return glob_match(glob, layer.name); });
-    const auto asks = [](const auto& rows, const std::string& name) {
-      return std::ranges::any_of(rows, [&](const auto& row) { return glob_match(row.first, name); });
-    };
-    return !excluded && (layer.op != "Gather" || asks(config.by_type, layer.op) || asks(config.by_name, layer.name));
+    const Initializer* table = layer.op == "Gather" ? graph.find_initializer(layer.weight) : nullptr;
+    if (table != nullptr && table->tensor.type() != DType::Float32) return false;  // placement leaves it as it is
+    const LayerRule rule = rules.of(layer).rule;
+    return rule.weight.spec || rule.input.spec || rule.output.spec;
   });
   return any ? std::optional(std::move(config)) : std::nullopt;
 }
@@ -61,8 +61,7 @@ class Walk {
 
 /// The output of `head` for the samples that evaluate() asks for.
 Evaluated head_output(Engine& head, const Walk& walk) {
-  return {.outputs = {head.model().graph.outputs.front().name},
-          .run = [&](const Batch&, int64_t first, int64_t count) {
+  return {.outputs = {head.model().graph.outputs.front().name}, .run = [&](const Batch&, int64_t first, int64_t count) {
             return head.run(walk.states().read(first, count).inputs);
           }};
 }

@@ -2,15 +2,18 @@
 
 #include <gtest/gtest.h>
 
-#include <nlohmann/json.hpp>
-
 namespace kaon {
 namespace {
 
 TEST(JsonText, NestsOnlySoDeep) {
   const auto nested = [](size_t levels) { return std::string(levels, '[') + std::string(levels, ']'); };
-  EXPECT_NO_THROW(nlohmann::json::parse(nested(64), bounded_depth("f.json")));
-  EXPECT_THROW(nlohmann::json::parse(nested(300'000), bounded_depth("f.json")), Error);
+  EXPECT_NO_THROW(parse_json(nested(64), "f.json"));
+  EXPECT_THROW(parse_json(nested(300'000), "f.json"), Error);
+}
+
+TEST(JsonText, NoKeyStandsTwiceInOneObject) {
+  EXPECT_NO_THROW(parse_json(R"([{"a": 1}, {"a": 2}])", "f.json"));
+  EXPECT_THROW(parse_json(R"({"a": 1, "b": {}, "a": 2})", "f.json"), Error);
 }
 
 TEST(JsonText, TakesNamesThatAreNoUtf8) {

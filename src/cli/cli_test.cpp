@@ -74,10 +74,10 @@ TEST(Cli, JsonIntoAFile) {
 }
 
 TEST(Cli, AFileThatCannotBeWrittenIsAFailure) {
-  const Outcome run = kaon_with({"formats", "--json=/nowhere/at/all.json"});
+  const Outcome run = kaon_with({"formats", "--json=/dev/null/at/all.json"});
   EXPECT_EQ(run.code, 1);
   EXPECT_EQ(run.out, "");
-  EXPECT_TRUE(run.err.starts_with("kaon: /nowhere/at/all.json: ")) << run.err;
+  EXPECT_TRUE(run.err.starts_with("kaon: /dev/null/at/all.json: ")) << run.err;
 }
 
 TEST(Cli, AStdoutThatCannotBeWrittenIsAFailure) {

@@ -1,5 +1,7 @@
 #include "cli/interrupt.h"
 
+#include <semaphore.h>
+
 #include <csignal>
 #include <system_error>
 #include <thread>
@@ -9,31 +11,40 @@
 namespace kaon {
 namespace {
 
+sem_t arrived;
+volatile std::sig_atomic_t which = 0;
+
+/// Libraries have threads from before main(), so that blocking signals and waiting for them would not see them all.
+void note_signal(int signal) {
+  which = signal;
+  sem_post(&arrived);
+}
+
 /// In a thread of its own, where everything is allowed that is not in a signal handler.
-void wait_for(sigset_t signals) {
-  int signal = 0;
-  while (sigwait(&signals, &signal) != 0) {
+void wait_for_signals() {
+  while (sem_wait(&arrived) != 0) {
   }
   remove_temporaries();
-  std::signal(signal, SIG_DFL);
-  pthread_sigmask(SIG_UNBLOCK, &signals, nullptr);
-  std::raise(signal);
+  std::signal(which, SIG_DFL);
+  std::raise(which);
 }
 
 }  // namespace
 
 void clean_up_on_signals() {
-  sigset_t signals;
-  sigemptyset(&signals);
+  sem_init(&arrived, 0, 0);
+  try {
+    std::thread(wait_for_signals).detach();
+  } catch (const std::system_error&) {
+    return;  // no thread is to be had: signals end the program at once
+  }
   for (const int signal : {SIGINT, SIGTERM, SIGHUP}) {
     struct sigaction now {};
-    if (sigaction(signal, nullptr, &now) == 0 && now.sa_handler == SIG_DFL) sigaddset(&signals, signal);
-  }
-  pthread_sigmask(SIG_BLOCK, &signals, nullptr);
-  try {
-    std::thread(wait_for, signals).detach();
-  } catch (const std::system_error&) {
-    pthread_sigmask(SIG_UNBLOCK, &signals, nullptr);  // no thread is to be had: signals end the program at once
+    if (sigaction(signal, nullptr, &now) != 0 || now.sa_handler != SIG_DFL) continue;
+    struct sigaction ours {};
+    ours.sa_handler = note_signal;
+    ours.sa_flags = SA_RESTART;
+    sigaction(signal, &ours, nullptr);
   }
 }
 

@@ -88,14 +88,14 @@ TEST_F(ProgressBarTest, WithoutATerminalALineEveryFewSeconds) {
   ProgressBar progress = bar(0);
   progress.begin("calibrate", 100);
   for (int i = 1; i <= 100; ++i) {
-    now_ += 0.12;
+    now_ += 0.125;
     progress.at(i, "top1 0.9");
   }
   progress.end();
   EXPECT_EQ(out_.str(),
-            "calibrate 42/100  top1 0.9  7 s left\n"
-            "calibrate 84/100  top1 0.9  2 s left\n"
-            "calibrate: 100 in 12 s\n");
+            "calibrate 40/100  top1 0.9  8 s left\n"
+            "calibrate 80/100  top1 0.9  3 s left\n"
+            "calibrate: 100 in 13 s\n");
 }
 
 TEST_F(ProgressBarTest, WithoutATerminalAShortTaskIsSilent) {

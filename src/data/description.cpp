@@ -12,12 +12,7 @@ namespace {
 
 nlohmann::json parse(const std::filesystem::path& path) {
   const auto file = MappedFile::open(path);
-  const auto* text = reinterpret_cast<const char*>(file->bytes().data());
-  try {
-    return nlohmann::json::parse(text, text + file->bytes().size(), bounded_depth(path.string()));
-  } catch (const nlohmann::json::exception& error) {
-    fail(ErrorCode::InvalidConfig, path.string(), "not valid JSON: {}", error.what());
-  }
+  return parse_json({reinterpret_cast<const char*>(file->bytes().data()), file->bytes().size()}, path.string());
 }
 
 }  // namespace

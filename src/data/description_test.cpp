@@ -101,8 +101,8 @@ TEST_F(Descriptions, WrongKeysAndValues) {
   config("needs one of the keys \"images\", \"cifar\", \"idx\", \"text\" and \"samples\", and has 0",
          R"({"cifra": "c.bin"})");
   config("and has 2", R"({"cifar": "c.bin", "idx": "i"})");
-  config("not valid JSON", R"({"cifar": )");
-  config("not valid JSON", R"({"cifar": "c.bin", "scale": 1e999})");
+  config("is not JSON", R"({"cifar": )");
+  config("is not JSON", R"({"cifar": "c.bin", "scale": 1e999})");
   config("a description is a JSON object", "[1]");
   config("\"cifar\" must be a string", R"({"cifar": 3})");
   config("\"cifar\" must be a string", R"({"cifar": ""})");

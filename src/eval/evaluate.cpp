@@ -77,8 +77,7 @@ size_t counterpart(const std::vector<std::string>& model, size_t place, const st
   const auto found = std::ranges::find(reference, model[place]);
   if (found != reference.end()) return static_cast<size_t>(found - reference.begin());
   if (place < reference.size()) return place;
-  fail(ErrorCode::InvalidInput, "reference", "has no output '{}', and only {} outputs", model[place],
-       reference.size());
+  fail(ErrorCode::InvalidInput, "reference", "has no output '{}', and only {} outputs", model[place], reference.size());
 }
 
 /// The metrics of one output.

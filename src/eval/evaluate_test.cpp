@@ -233,7 +233,7 @@ TEST(EvaluateTest, NanOutputNamesTheSample) {
   const ArrayData data({3, 2}, {1, 1, 1, 1, 1, -1}, {3}, {0, 0, 0});
   const Error error = error_of([&] { evaluate(engine, data, {"top1"}); });
   EXPECT_EQ(error.code(), ErrorCode::Numeric);
-  EXPECT_NE(error.message().find("1 of 6 values of the output are NaN"), std::string::npos) << error.what();
+  EXPECT_NE(error.message().find("1 of 6 values of output 'y' are NaN"), std::string::npos) << error.what();
   EXPECT_NE(error.message().find("first in sample 2"), std::string::npos) << error.what();
 }
 

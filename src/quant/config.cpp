@@ -4,7 +4,7 @@
 #include <iterator>
 
 #include "base/error.h"
-#include "base/json.h"
+#include "base/json_text.h"
 #include "base/keys.h"
 #include "quant/algorithm.h"
 #include "quant/observer.h"
