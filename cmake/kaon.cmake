@@ -41,17 +41,14 @@ function(kaon_test name)
   set_tests_properties(${name} PROPERTIES TIMEOUT 600)
 endfunction()
 
-# What every program of ours gets: mimalloc as its allocator (page faults dominate convolutions otherwise), an operator
-# new that fails with an error, and OpenMP threads that do not spin long.
+# What every program of ours gets: mimalloc as its allocator (page faults dominate convolutions otherwise), and an
+# operator new that fails with an error.
 function(kaon_executable target)
-  if(NOT TARGET kaon_short_spin)
-    add_library(kaon_short_spin OBJECT ${KAON_SOURCE_DIR}/short_spin.cpp)
-  endif()
   if(NOT TARGET kaon_guarded_new)
     add_library(kaon_guarded_new OBJECT ${KAON_SOURCE_DIR}/guarded_new.cpp)
     target_link_libraries(kaon_guarded_new PRIVATE kaon_base)
   endif()
-  target_sources(${target} PRIVATE $<TARGET_OBJECTS:kaon_short_spin> $<TARGET_OBJECTS:kaon_guarded_new>)
+  target_sources(${target} PRIVATE $<TARGET_OBJECTS:kaon_guarded_new>)
   target_link_libraries(${target} PRIVATE kaon_base)
   if(KAON_MIMALLOC)
     find_package(mimalloc REQUIRED CONFIG)

@@ -128,7 +128,7 @@ TEST(TrainModel, WrongCallsAreRefusedAtOnce) {
   // So are files that could not be written in the end.
   call = short_call("m.pt");
   error_of(ErrorCode::InvalidConfig, [&] { train_model(call); });
-  call = short_call("no/such/folder/m.onnx");
+  call = short_call("/dev/null/folder/m.onnx");
   error_of(ErrorCode::Io, [&] { train_model(call); });
 }
 

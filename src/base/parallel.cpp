@@ -89,6 +89,7 @@ void parallel_for(int64_t begin, int64_t end, int64_t grain, const std::function
   if (alone || crowding.works_alone()) {
     for (int piece = 0; piece < pieces; ++piece) run(piece);
   } else {
+    adapt_waits();
     run_pieces(static_cast<int>(pieces), run);
     crowding.waited(own_end - start, Clock::now() - own_end);
   }

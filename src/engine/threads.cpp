@@ -3,6 +3,7 @@
 #include <dlfcn.h>
 
 #include "base/parallel.h"
+#include "base/parallel_backend.h"
 #include "engine/aten.h"
 
 extern "C" {  // of the OpenMP library that libtorch uses
@@ -12,6 +13,7 @@ void omp_set_num_threads(int count) noexcept;
 namespace kaon {
 
 void use_configured_threads() {
+  adapt_waits();
   static thread_local int current = 0;  // OpenMP keeps the count for each thread that starts loops
   const int wanted = thread_count();
   if (wanted == current) return;
