@@ -173,7 +173,7 @@ TEST(Config, AFileThatIsNoJsonIsNamed) {
   EXPECT_NE(error_with("{").find("is not JSON"), std::string::npos);
   EXPECT_EQ(error_with(R"({"by_name": {"a": {"input": null}, "a": {"output": null}}})"),
             path + ": the key 'a' stands twice in one object");
-  EXPECT_EQ(error_with(R"({"by_name": )" + std::string(100000, '[')), path + ": is nested more than 64 deep");
+  EXPECT_EQ(error_with(R"({"by_name": )" + std::string(100000, '[')), path + ": JSON nested deeper than 64 levels");
   std::filesystem::remove(path);
   EXPECT_NE(error_of(ErrorCode::Io, [] { read_config("no/such.json"); }).find("no/such.json"), std::string::npos);
 }
