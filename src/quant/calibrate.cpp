@@ -211,7 +211,16 @@ void calibrate_biases(QuantizedModel& quantized, const QuantizeSettings& setting
   for_each_bias(
       [](Quantizer& quantizer, const Tensor& bias, const std::vector<float>& weight_scale, float input_scale) {
         quantizer.params.scale.clear();
-        for (const float scale : weight_scale) quantizer.params.scale.push_back(scale * input_scale);
+        for (const float scale : weight_scale) {
+          const float product = scale * input_scale;
+          if (!std::isfinite(product) || product == 0) {
+            fail(ErrorCode::Numeric, quantizer.label(),
+                 "its scale would be the weight's {:g} times the input's {:g}, which no float32 holds; exclude the "
+                 "layer, or leave its bias float (\"bias\": null)",
+                 scale, input_scale);
+          }
+          quantizer.params.scale.push_back(product);
+        }
         quantizer.params.tiling = tiling_of(quantizer.spec, bias.shape());
         quantizer.observed = tile_ranges(bias.as<float>(), Tiling::per_tensor(bias.shape())).front();
       });

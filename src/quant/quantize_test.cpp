@@ -197,6 +197,17 @@ TEST(Quantize, AWeightOrBiasThatIsNotFiniteIsAnError) {
   EXPECT_NE(message.find("fc.bias: 'fc.bias' holds nan at element [2]"), std::string::npos) << message;
 }
 
+TEST(Quantize, ABiasScaleThatNoFloatHoldsNamesTheLayer) {
+  std::vector<float> weight(8, 1);
+  weight[1] = 3e38F;
+  const Model model = make_model({make_node("Gemm", {"x", "fc.weight", "fc.bias"}, {"y"})},
+                                 {make_constant("fc.weight", {4, 2}, weight), make_constant("fc.bias", {2}, {1, 1})},
+                                 {make_value("x", {1, 4})}, {"y"});
+  const MemoryDataset data({1, 4}, {0, 3e38F, 0, 0});
+  const std::string message = error_of(ErrorCode::Numeric, [&] { quantize(model, scheme_config("w8a8"), &data); });
+  EXPECT_TRUE(message.find("fc.bias: its scale") != std::string::npos) << message;
+}
+
 TEST(Quantize, AnActivationThatWasNeverFiniteIsAnError) {
   // log of a negative number: NaN wherever conv1 made one.
   const auto model = [](const char* op) {

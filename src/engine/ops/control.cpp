@@ -75,6 +75,14 @@ void require_trips(int64_t trips, size_t collected) {
   if (each > 0) require_memory(std::min(trips, std::numeric_limits<int64_t>::max() / each) * each, "trip count");
 }
 
+/// Where nothing is collected, no memory bounds a trip count that a file gives.
+void require_end(int64_t trip) {
+  constexpr int64_t kMostTrips = 1'000'000;
+  if (trip < kMostTrips) return;
+  fail(ErrorCode::InvalidInput, "trip count", "the loop has not ended after {} iterations, the most that are run",
+       kMostTrips);
+}
+
 /// Inputs: trip count, condition, carried values. The body maps (iteration, condition, carried) to (condition,
 /// carried, one element of each scan output).
 Kernel make_loop(const OpInfo& info) {
@@ -95,6 +103,7 @@ Kernel make_loop(const OpInfo& info) {
     std::vector<std::vector<Value>> collected(infos.size() - 1 - carried_count);
     if (bounded && go_on && runs_all) require_trips(trips, collected.size());
     for (int64_t trip = 0; go_on && (!bounded || trip < trips); ++trip) {
+      require_end(trip);
       std::vector<Value> inputs{{at::scalar_tensor(trip, at::kLong), DType::Int64},
                                 {at::scalar_tensor(true, at::kBool), DType::Bool}};
       std::move(carried.begin(), carried.end(), std::back_inserter(inputs));

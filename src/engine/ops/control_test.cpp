@@ -64,6 +64,21 @@ TEST(Control, LoopStopsByCountOrCondition) {
   }
 }
 
+TEST(Control, LoopWithoutAnEndIsStopped) {
+  Node loop = make_node("Loop", {"m", "c", "x"}, {"y"});
+  loop = with_graph(loop, "body",
+                    body({make_node("Identity", {"go_in"}, {"go"}), make_node("Neg", {"v"}, {"w"})},
+                         {make_value("i", {}, kLong), make_value("go_in", {}, kBool), make_value("v", {1})},
+                         {make_value("go", {}, kBool), make_value("w", {1})}));
+  Engine engine(
+      make_model({loop}, {}, {make_value("m", {}, kLong), make_value("c", {}, kBool), make_value("x", {1})}, {"y"}));
+  const auto run = [&](int64_t trips) {
+    return engine.run({{"m", Tensor::scalar(trips)}, {"c", Tensor::scalar(true)}, {"x", row({4})}});
+  };
+  EXPECT_EQ(list(run(3)[0]), std::vector<float>{-4});
+  EXPECT_THROW(run(int64_t{1} << 62), Error);
+}
+
 TEST(Control, LoopInALoopSeesBothScopes) {
   // for i < 3: for j < 2: s += i + x
   Node inner = make_node("Loop", {"two", "", "s_in"}, {"s_next"});
