@@ -2,6 +2,7 @@
 // All that a program needs: one call for each verb of the command, and the parts they are made of.
 #include "api/compare.h"
 #include "api/debug.h"
+#include "api/doctor.h"
 #include "api/eval.h"
 #include "api/fashion_mnist.h"
 #include "api/formats.h"
@@ -19,6 +20,7 @@
 #include "base/progress.h"
 #include "data/dataset.h"
 #include "debug/debug_model.h"
+#include "doctor/doctor.h"
 #include "engine/engine.h"
 #include "engine/linalg.h"
 #include "eval/evaluate.h"

@@ -1,0 +1,226 @@
+#include "doctor/counterfactuals.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "base/error.h"
+#include "numerics/moments.h"
+#include "quant/calibrate.h"
+#include "quant/placement.h"
+#include "quant/quantize.h"
+
+namespace kaon {
+namespace {
+
+constexpr int64_t kRecalibrated = 128;
+constexpr double kOneSided = 0.4;  ///< mean over root mean square of a channel's errors; 0.87 where all round down
+constexpr double kNarrower = 0.6;  ///< of a range: what is left where few values stretched it
+constexpr int kCoarseBits = 4;     ///< up to here, the best range is narrow for want of steps, not for outliers
+
+double squared_error(std::span<const float> a, std::span<const float> b) {
+  double sum = 0;
+  for (size_t i = 0; i < a.size(); ++i) {
+    const double difference = static_cast<double>(a[i]) - b[i];
+    sum += difference * difference;
+  }
+  return sum;
+}
+
+bool is_static(const Quantizer& quantizer) { return needs_data(quantizer) && !quantizer.params.scale.empty(); }
+
+}  // namespace
+
+const Layer* Counterfactuals::layer_of(int64_t id) const {
+  const auto& layers = patient_.quantized().layers;
+  const std::string& name = quantizer(id).serves.front().layer;
+  const auto found = std::ranges::find_if(layers, [&](const Layer& layer) { return layer.name == name; });
+  return found == layers.end() ? nullptr : &*found;
+}
+
+const QuantizedModel* Counterfactuals::with_algorithm(const std::string& name) {
+  const auto found = by_algorithm_.find(name);
+  if (found != by_algorithm_.end()) return found->second ? &*found->second : nullptr;
+  std::optional<QuantizedModel>& made = by_algorithm_[name];
+  Config config = patient_.quantized().config;
+  config.algorithms.push_back({name});
+  if (patient_.calibration() == nullptr) return nullptr;
+  try {
+    made = patient_.quantize_as({config, false});
+  } catch (const Error& error) {
+    if (error.code() == ErrorCode::Internal || error.code() == ErrorCode::Io) throw;
+  }
+  return made ? &*made : nullptr;
+}
+
+QuantizedModel Counterfactuals::recalibrated(QuantizedModel model, const Dataset& samples) {
+  QuantizeSettings settings;
+  settings.batch = patient_.batch();
+  settings.progress = patient_.options().progress;
+  patient_.count_samples(static_cast<double>(samples.size()));
+  calibrate_activations(model, samples, settings);
+  return model;
+}
+
+const QuantizedModel& Counterfactuals::on_data() {
+  if (!on_data_) on_data_ = recalibrated(patient_.quantized(), patient_.first_samples(kRecalibrated));
+  return *on_data_;
+}
+
+const QuantizedModel& Counterfactuals::least_error() {
+  if (!least_error_) {
+    QuantizedModel model = patient_.quantized();
+    for (Quantizer& quantizer : model.quantizers) {
+      if (quantizer.is_activation()) quantizer.observer = {.name = "mse"};
+    }
+    least_error_ = recalibrated(std::move(model), *patient_.calibration());
+  }
+  return *least_error_;
+}
+
+const QuantizedModel& Counterfactuals::by_channel(const std::vector<int64_t>& ids) {
+  const auto found = by_channel_.find(ids);
+  if (found != by_channel_.end()) return found->second;
+  QuantizedModel model = patient_.quantized();
+  for (const int64_t id : ids) {
+    model.quantizers[static_cast<size_t>(id)].spec.granularity = Granularity::PerChannel;
+  }
+  const Dataset& calibration = *patient_.calibration();
+  const Part part(calibration, 0, std::min(calibration.size(), kRecalibrated / patient_.batch() * patient_.batch()));
+  return by_channel_[ids] =
+             recalibrated(std::move(model), part.size() > 0 ? static_cast<const Dataset&>(part) : calibration);
+}
+
+/// Whether the errors of a weight lean to one side, channel by channel.
+bool Counterfactuals::errors_have_a_sign(int64_t id) const {
+  const Quantizer& own = quantizer(id);
+  const Tensor& exact = constant_of(patient_.quantized(), own.tensor);
+  std::vector<float> error(static_cast<size_t>(exact.size()));
+  own.apply(exact.as<float>(), error, exact.shape());
+  std::ranges::transform(error, exact.as<float>(), error.begin(), std::minus<>());
+  ChannelMoments moments;
+  moments.update(error, exact.shape(), channel_axis(patient_.quantized().model.graph, *layer_of(id)));
+  double sum = 0;
+  int64_t counted = 0;
+  for (const Moments& channel : moments.channels()) {
+    const double size = std::sqrt(channel.variance() + channel.mean * channel.mean);
+    if (size == 0) continue;
+    sum += std::fabs(channel.mean) / size;
+    ++counted;
+  }
+  return counted > 0 && sum / static_cast<double>(counted) > kOneSided;
+}
+
+/// Whether the quantizer's range is far narrower in `other`; of several, the typical one.
+bool Counterfactuals::far_narrower(int64_t id, const QuantizedModel& other) const {
+  const std::vector<float>& now = quantizer(id).params.scale;
+  const std::vector<float>& then = other.quantizers[static_cast<size_t>(id)].params.scale;
+  if (now.empty() || now.size() != then.size()) return false;
+  std::vector<float> ratios;
+  for (size_t i = 0; i < now.size(); ++i) ratios.push_back(now[i] > 0 ? then[i] / now[i] : 1);
+  std::ranges::nth_element(ratios, ratios.begin() + std::ssize(ratios) / 2);
+  return ratios[ratios.size() / 2] < kNarrower;
+}
+
+std::optional<Tensor> Counterfactuals::per_channel_weight(int64_t id) const {
+  const Quantizer& own = quantizer(id);
+  const Layer* layer = layer_of(id);
+  const Format& f = format(own.spec.format);
+  if (layer == nullptr || own.spec.granularity != Granularity::PerTensor || f.kind == FormatKind::Block || is_cast(f)) {
+    return std::nullopt;
+  }
+  const Tensor& exact = constant_of(patient_.quantized(), own.tensor);
+  TensorSpec spec = own.spec;
+  spec.granularity = Granularity::PerChannel;
+  spec.axis = channel_axis(patient_.quantized().model.graph, *layer);
+  std::vector<float> values(static_cast<size_t>(exact.size()));
+  fake_quantize(exact.as<float>(), values, exact.shape(), spec);
+  return Tensor::of(exact.shape(), values);
+}
+
+/// The weight as it would be if channels were equalized first, in its own units.
+std::optional<Tensor> Counterfactuals::equalized_weight(int64_t id) {
+  const Quantizer& own = quantizer(id);
+  if (own.spec.granularity != Granularity::PerTensor) return std::nullopt;
+  const QuantizedModel* equalized = with_algorithm("cle");
+  if (equalized == nullptr || id >= std::ssize(equalized->quantizers)) return std::nullopt;
+  const Quantizer& other = equalized->quantizers[static_cast<size_t>(id)];
+  if (other.tensor != own.tensor || other.params.scale.empty()) return std::nullopt;
+  const Tensor& exact = constant_of(patient_.quantized(), own.tensor);
+  const Tensor& scaled = constant_of(*equalized, own.tensor);
+  if (scaled.shape() != exact.shape()) return std::nullopt;
+  std::vector<float> values(static_cast<size_t>(exact.size()));
+  other.apply(scaled.as<float>(), values, exact.shape());
+  const std::span<const float> from = exact.as<float>();
+  const std::span<const float> to = scaled.as<float>();
+  for (size_t i = 0; i < values.size(); ++i) values[i] = to[i] == 0 ? from[i] : values[i] * (from[i] / to[i]);
+  return Tensor::of(exact.shape(), values);
+}
+
+std::vector<Counterfactual> Counterfactuals::of(int64_t id) {
+  const Quantizer& own = quantizer(id);
+  std::vector<Counterfactual> all;
+  if (own.kind == Slot::Weight) {
+    const Layer* layer = layer_of(id);
+    const bool shifted = layer != nullptr && !layer->bias.empty() && errors_have_a_sign(id);
+    const QuantizedModel* corrected = shifted ? with_algorithm("bias_correction") : nullptr;
+    if (corrected != nullptr && corrected->rounded.contains(layer->bias)) {
+      all.push_back({CauseKind::BiasShift, "the shift of the mean taken back by the bias"});
+    }
+    const bool scaled = !own.params.scale.empty() && !is_cast(format(own.spec.format));
+    const bool fine = format(own.spec.format).bits >= kCoarseBits;
+    const QuantizedModel* searched = scaled && fine ? with_algorithm("range_search") : nullptr;
+    if (searched != nullptr && far_narrower(id, *searched)) {
+      all.push_back(
+          {CauseKind::WeightOutliers, "a range that serves the layer's output instead of the largest weight"});
+    }
+    if (const auto finer = per_channel_weight(id)) {
+      // Of the two ways to serve every channel, the one that fits: channels that are read may differ, too.
+      const auto equalized = equalized_weight(id);
+      const std::span<const float> exact = constant_of(patient_.quantized(), own.tensor).as<float>();
+      better_equalized_[id] =
+          equalized && squared_error(equalized->as<float>(), exact) < squared_error(finer->as<float>(), exact);
+      all.push_back({CauseKind::WeightChannelImbalance, better_equalized_[id]
+                                                            ? "channels equalized with the neighbouring layer"
+                                                            : "a scale for each channel"});
+    }
+    return all;
+  }
+  if (!is_static(own) || patient_.calibration() == nullptr) return all;
+  all.push_back({CauseKind::CalibrationMismatch, "the range of the evaluation data"});
+  if (format(own.spec.format).bits > kCoarseBits && far_narrower(id, least_error())) {
+    all.push_back({CauseKind::ActivationOutliers, "the range of the least squared error"});
+  }
+  if (own.spec.granularity == Granularity::PerTensor) {
+    all.push_back({CauseKind::ActivationChannelImbalance, "a scale for each channel"});
+  }
+  return all;
+}
+
+bool Counterfactuals::apply(CauseKind kind, int64_t id, Question& question) {
+  const auto at = static_cast<size_t>(id);
+  const Quantizer& own = quantizer(id);
+  const auto range_of = [&](const QuantizedModel& other) {
+    question.params[id] = other.quantizers[at].params;
+    return true;
+  };
+  switch (kind) {
+    case CauseKind::CalibrationMismatch: return range_of(on_data());
+    case CauseKind::ActivationOutliers: return range_of(least_error());
+    case CauseKind::WeightOutliers: return range_of(*with_algorithm("range_search"));
+    case CauseKind::BiasShift: {
+      const QuantizedModel& corrected = *with_algorithm("bias_correction");
+      const std::string& bias = layer_of(id)->bias;
+      question.constants[bias] = constant_of(corrected, bias);
+      return true;
+    }
+    case CauseKind::WeightChannelImbalance: {
+      question.on[at] = false;
+      question.constants[own.tensor] = better_equalized_[id] ? *equalized_weight(id) : *per_channel_weight(id);
+      return true;
+    }
+    case CauseKind::ActivationChannelImbalance: return false;
+    default: question.on[at] = false; return true;  // all that is known: it goes when the quantizer goes
+  }
+}
+
+}  // namespace kaon

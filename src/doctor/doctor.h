@@ -1,0 +1,13 @@
+#pragma once
+#include "doctor/diagnosis.h"
+#include "doctor/patient.h"
+
+namespace kaon {
+
+/// From "accuracy fell" to a named cause and a cure that was measured, in eight steps; docs/doctor.md walks through
+/// them. `calibration` may be null where the config learns nothing from data; algorithms are not tried then. Everything
+/// that is measured lies in `options.journal`, so that a run that was killed goes on where it was.
+Diagnosis diagnose(const Model& model, const Config& config, const Dataset& data, const Dataset* calibration,
+                   const DoctorOptions& options = {});
+
+}  // namespace kaon

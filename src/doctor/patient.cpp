@@ -1,0 +1,225 @@
+#include "doctor/patient.h"
+
+#include <algorithm>
+#include <cmath>
+#include <nlohmann/json.hpp>
+
+#include "base/error.h"
+#include "base/json_text.h"
+#include "engine/engine.h"
+#include "quant/quantize.h"
+#include "quant/schemes.h"
+#include "quant/simulate.h"
+
+namespace kaon {
+namespace {
+
+using nlohmann::json;
+
+/// Of the float model's outputs, which all others are compared with.
+constexpr int64_t kReferenceBytes = int64_t{512} << 20;
+
+json to_json(const Scores& scores) {
+  return {{"first", scores.first},
+          {"metric", scores.metric},
+          {"kl", scores.kl},
+          {"noise", scores.noise},
+          {"non_finite", scores.non_finite}};
+}
+
+Scores scores_from(const json& entry) {
+  Scores scores;
+  scores.first = entry.at("first").get<int64_t>();
+  scores.metric = entry.at("metric").get<std::vector<double>>();
+  scores.kl = entry.at("kl").get<std::vector<double>>();
+  scores.noise = entry.at("noise").get<std::vector<double>>();
+  scores.non_finite = entry.at("non_finite").get<int64_t>();
+  return scores;
+}
+
+std::string key_of(const Prescription& prescription) {
+  return (prescription.on_data ? "trial on data " : "trial ") + json_text(to_json(prescription.config));
+}
+
+}  // namespace
+
+Patient::Patient(const Model& model, const Config& config, const Dataset& data, const Dataset* calibration,
+                 const DoctorOptions& options)
+    : model_(model),
+      data_(data),
+      calibration_(calibration),
+      options_(options),
+      scorer_(metric_facts(options.metric, data)) {
+  if (!(options.max_drop >= 0))
+    fail(ErrorCode::InvalidInput, "max_drop", "is {}; 0 or more is needed", options.max_drop);
+  if (!data.side_inputs().carry.empty()) {
+    fail(ErrorCode::Unsupported, "data",
+         "a state is carried from sample to sample; the doctor asks about samples apart");
+  }
+  if (!options.journal.empty()) journal_ = Journal(options.journal, options.subject, options.resume);
+  quantized_ = quantize_as({config, false});
+  batch_ = batch_for(quantized_.model.graph, options.batch, data);
+  if (data.size() < 2 * batch_) batch_ = batch_for(quantized_.model.graph, std::max<int64_t>(1, data.size() / 2), data);
+  if (data.size() < 2 * batch_) {
+    fail(ErrorCode::InvalidInput, "data",
+         "{} samples in batches of {}: at least two batches are needed, one to choose a cure by and one to confirm it",
+         data.size(), batch_);
+  }
+  samples_ = data.size();
+}
+
+Part Patient::first_samples(int64_t count) const {
+  const int64_t batches = std::max<int64_t>(1, std::min(count, chosen_) / batch_);
+  return {data_, 0, std::min(batches * batch_, samples_)};
+}
+
+void Patient::run_float() {
+  Engine engine(quantized_.original);
+  options_.progress->begin("float model", samples_);
+  for (int64_t first = 0; first < samples_; first += batch_) {
+    const int64_t count = std::min(batch_, samples_ - first);
+    const Batch batch = data_.read(first, count);
+    check_finite(batch, first);
+    const std::vector<Tensor> outputs = engine.run(batch.inputs);
+    if (outputs.empty()) fail(ErrorCode::InvalidInput, "output", "the model has none");
+    if (first == 0) {
+      const int64_t each = std::max<int64_t>(1, outputs[0].size() * static_cast<int64_t>(sizeof(float)) / count);
+      const int64_t most = std::max(2 * batch_, kReferenceBytes / each / batch_ * batch_);
+      samples_ = std::min(samples_, most);
+    }
+    scorer_.add_reference(outputs[0], batch.labels);
+    options_.progress->at(first + count);
+  }
+  options_.progress->end();
+  chosen_ = samples_ / 2 / batch_ * batch_;
+  forwards_ += 1;
+}
+
+std::vector<Scores> Patient::ask(const std::string& key, const QuantizedModel& quantized, const Question& base,
+                                 std::span<const Question> questions, int64_t first, int64_t count) {
+  std::vector<Scores> scores(questions.size());
+  count_samples(static_cast<double>(count) * static_cast<double>(questions.size()));
+  const std::string full = key + " " + std::to_string(first) + "+" + std::to_string(count);
+  if (const std::string* known = journal_.find(full); known != nullptr) {
+    const json entries = json::parse(*known);
+    for (size_t i = 0; i < questions.size(); ++i) scores[i] = scores_from(entries.at(i));
+    return scores;
+  }
+  const Part part(data_, first, count);
+  WhatIf what_if(quantized, part, {.batch = batch_, .memory = int64_t{256} << 20, .progress = options_.progress});
+  what_if.ask(base, questions, [&](size_t question, int64_t at, const std::vector<Tensor>& outputs) {
+    scorer_.score(first + at, outputs[0], scores[question]);
+  });
+  json entry = json::array();
+  for (const Scores& one : scores) entry.push_back(to_json(one));
+  journal_.note(full, entry.dump());
+  return scores;
+}
+
+Question Patient::as_it_is() const {
+  Question question;
+  for (const Quantizer& quantizer : quantized_.quantizers) question.on.push_back(quantizer.enabled);
+  return question;
+}
+
+Question Patient::all_off() const {
+  Question question;
+  question.on.resize(quantized_.quantizers.size());
+  return question;
+}
+
+QuantizedModel Patient::quantize_as(const Prescription& prescription) {
+  QuantizeSettings settings;
+  settings.batch = options_.batch;
+  settings.progress = options_.progress;
+  if (!needs_calibration(prescription.config)) return quantize(model_, prescription.config, nullptr, settings);
+  const Part own(data_, 0, std::max<int64_t>(chosen_, 1));
+  const Dataset* samples = prescription.on_data ? &own : calibration_;
+  const int64_t count = samples == nullptr ? 0 : samples->size();
+  if (samples_ > 0) count_samples(static_cast<double>(count * (1 + std::ssize(prescription.config.algorithms))));
+  return quantize(model_, prescription.config, samples, settings);
+}
+
+Scores Patient::evaluate(const QuantizedModel& quantized) {
+  Scores scores;
+  Engine engine(simulate(quantized));
+  options_.progress->begin("measuring", samples_);
+  for (int64_t first = 0; first < samples_; first += batch_) {
+    const int64_t count = std::min(batch_, samples_ - first);
+    scorer_.score(first, engine.run(data_.read(first, count).inputs).at(0), scores);
+    options_.progress->at(first + count);
+  }
+  options_.progress->end();
+  return scores;
+}
+
+const Outcome& Patient::try_out(const Prescription& prescription) {
+  const std::string key = key_of(prescription);
+  if (const auto found = outcomes_.find(key); found != outcomes_.end()) return found->second;
+  Outcome& outcome = outcomes_[key];
+  if (const std::string* text = journal_.find(key); text != nullptr) {
+    const json known = json::parse(*text);
+    outcome.scores = scores_from(known.at("scores"));
+    outcome.bytes = known.at("bytes").get<int64_t>();
+    outcome.bits = known.at("bits").get<double>();
+    outcome.seconds = known.at("seconds").get<double>();
+    outcome.error = known.at("error").get<std::string>();
+    forwards_ += known.at("forwards").get<double>();
+    return outcome;
+  }
+  const Stopwatch watch;
+  const double before = forwards_;
+  try {
+    const QuantizedModel quantized = quantize_as(prescription);
+    outcome.scores = evaluate(quantized);
+    forwards_ += 1;
+    outcome.bytes = stored_bytes(quantized);
+    outcome.bits = average_bits(quantized);
+  } catch (const Error& error) {
+    if (error.code() == ErrorCode::Io || error.code() == ErrorCode::Internal) throw;
+    outcome.error = error.what();
+  }
+  outcome.seconds = watch.seconds();
+  const json entry = {{"scores", to_json(outcome.scores)}, {"bytes", outcome.bytes}, {"bits", outcome.bits},
+                      {"seconds", outcome.seconds},        {"error", outcome.error}, {"forwards", forwards_ - before}};
+  journal_.note(key, json_text(entry));
+  return outcome;
+}
+
+int64_t stored_bytes(const QuantizedModel& quantized) {
+  std::map<std::string, int64_t> bytes;
+  for (const Initializer& initializer : quantized.model.graph.initializers) {
+    bytes[initializer.name] = initializer.tensor.byte_size();
+  }
+  std::map<std::string, int64_t> stored;
+  for (const Quantizer& quantizer : quantized.quantizers) {
+    if (!quantizer.enabled) continue;
+    const auto parameters = std::ssize(quantizer.params.scale) * 4 + std::ssize(quantizer.params.zero_point);
+    if (quantizer.is_activation()) {
+      bytes["|" + std::to_string(quantizer.id)] = parameters;
+      continue;
+    }
+    const Format& f = format(quantizer.spec.format);
+    const int64_t count = constant_of(quantized, quantizer.tensor).size();
+    int64_t bits = count * f.bits;
+    if (f.kind == FormatKind::Block) bits += count / std::max(f.block, 1) * 8;
+    stored[quantizer.tensor] += (bits + 7) / 8 + parameters;
+  }
+  for (const auto& [name, size] : stored) bytes[name] = size;
+  int64_t sum = 0;
+  for (const auto& [name, size] : bytes) sum += size;
+  return sum;
+}
+
+double average_bits(const QuantizedModel& quantized) {
+  double bits = 0, count = 0;
+  for (const Layer& layer : quantized.layers) {
+    const Quantizer* weight = quantized.find(layer.name, Slot::Weight);
+    const auto elements = static_cast<double>(element_count(layer.weight_shape));
+    count += elements;
+    bits += elements * (weight != nullptr && weight->enabled ? format(weight->spec.format).bits : 32);
+  }
+  return count == 0 ? 0 : bits / count;
+}
+
+}  // namespace kaon

@@ -1,0 +1,302 @@
+#include "doctor/treatment.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "doctor/search.h"
+
+namespace kaon {
+namespace {
+
+constexpr double kLeastGain = 0.02;  ///< of the harm that is there
+constexpr int64_t kMostPruned = 6;   ///< upgrades that are looked at again
+
+class Course {
+ public:
+  Course(Patient& patient, const std::vector<Cause>& causes, const Scores& exact)
+      : patient_(patient), causes_(causes), exact_(exact) {
+    result_.prescription = {patient.quantized().config, false};
+    now_ = &patient_.try_out(result_.prescription);
+    remember("as it was brought in", result_.prescription, *now_);
+  }
+
+  TreatmentResult run() {
+    for (const Tier tier : {Tier::Same, Tier::Granularity, Tier::Bits, Tier::Float}) {
+      if (!patient_.options().allow.contains(tier) || met(*now_) || !patient_.time_left()) continue;
+      const Stopwatch watch;
+      const double before = patient_.forwards();
+      const double value = patient_.scorer().value(now_->scores);
+      if (tier == Tier::Same || tier == Tier::Granularity) {
+        try_menu(tier);
+      } else {
+        widen(tier);
+      }
+      note_step(tier, value, watch.seconds(), patient_.forwards() - before);
+    }
+    prune();
+    for (const Treatment& treatment : kept_) result_.changes.push_back(in_words(treatment));
+    result_.target_met = met(*now_);
+    make_front();
+    return std::move(result_);
+  }
+
+ private:
+  const Scorer& scorer() const { return patient_.scorer(); }
+
+  bool met(const Outcome& outcome) const {
+    const MetricFacts& facts = scorer().facts();
+    const double most = patient_.options().max_drop + 1e-9;
+    const double drop = facts.badness(scorer().value(outcome.scores)) - facts.badness(scorer().value(exact_));
+    const int64_t from = patient_.chosen();
+    const double held_out =
+        facts.badness(scorer().value(outcome.scores, from)) - facts.badness(scorer().value(exact_, from));
+    const Estimate noise = scorer().metric_difference(outcome.scores, exact_, from);
+    return drop <= most && held_out <= most + 2 * noise.error;
+  }
+
+  /// Whether `after` is better than `before` on the samples to confirm by; else why not.
+  std::string objection(const Outcome& before, const Outcome& after) const {
+    const int64_t from = patient_.chosen();
+    const Estimate gone = scorer().harm_difference(before.scores, after.scores, from);
+    if (!gone.positive()) return gone.mean < 0 ? "does harm" : "no better beyond noise";
+    if (gone.mean < kLeastGain * scorer().mean_harm(before.scores, from)) return "hardly better";
+    if (scorer().metric_difference(after.scores, before.scores, from).positive()) return "the metric is worse";
+    return "";
+  }
+
+  Prescription with(const std::vector<Treatment>& treatments) const {
+    Prescription prescription{patient_.quantized().config, false};
+    for (const Treatment& treatment : treatments) treatment.apply(prescription);
+    return prescription;
+  }
+
+  Trial trial_of(const Treatment& treatment, const Outcome& before, const Outcome& after) const {
+    Trial trial;
+    trial.cure = treatment.name;
+    trial.tier = treatment.tier;
+    trial.layers = treatment.layers;
+    trial.before = scorer().value(before.scores);
+    trial.harm_before = scorer().mean_harm(before.scores, patient_.chosen());
+    trial.seconds = after.seconds;
+    if (!after.error.empty()) {
+      trial.after = trial.before;
+      trial.harm_after = trial.harm_before;
+      trial.bytes = before.bytes;
+      trial.note = after.error;
+      return trial;
+    }
+    trial.after = scorer().value(after.scores);
+    trial.harm_after = scorer().mean_harm(after.scores, patient_.chosen());
+    trial.bytes = after.bytes;
+    return trial;
+  }
+
+  /// Tries `treatment` on top of what was kept; keeps it where it helps.
+  bool attempt(const Treatment& treatment) {
+    std::vector<Treatment> all = kept_;
+    all.push_back(treatment);
+    const Prescription prescription = with(all);
+    if (prescription == result_.prescription) return false;
+    patient_.options().progress->begin(
+        fmt::format("trying {} (best so far: {:.4g})", treatment.name, scorer().value(now_->scores)), 1);
+    patient_.options().progress->end();
+    const Outcome& after = patient_.try_out(prescription);
+    Trial trial = trial_of(treatment, *now_, after);
+    if (after.error.empty()) {
+      remember(in_words(treatment), prescription, after);
+      trial.note = objection(*now_, after);
+      trial.kept = trial.note.empty();
+    }
+    result_.tried.push_back(trial);
+    if (!trial.kept) return false;
+    kept_ = std::move(all);
+    now_ = &after;
+    result_.prescription = prescription;
+    return true;
+  }
+
+  void try_menu(Tier tier) {
+    for (const Treatment& treatment : treatments_for(patient_, causes_, tier)) {
+      if (met(*now_) || !patient_.time_left()) return;
+      attempt(treatment);
+    }
+  }
+
+  Treatment upgrade_to(const std::vector<Upgrade>& upgrades, const QuantizedModel& quantized, Tier tier) const {
+    Treatment treatment;
+    treatment.tier = tier;
+    std::vector<std::pair<Quantizer, SlotRule>> rules;
+    for (const Upgrade& upgrade : upgrades) {
+      Quantizer own = quantized.quantizers[static_cast<size_t>(upgrade.id)];
+      own.params = {};
+      rules.emplace_back(std::move(own), upgrade.rule);
+      treatment.layers.push_back(upgrade.layer);
+    }
+    treatment.name = fmt::format("{} for {} of {} quantizers", tier == Tier::Bits ? "more bits" : "float",
+                                 upgrades.size(), quantized.quantizers.size());
+    treatment.apply = [rules](Prescription& prescription) {
+      for (const auto& [quantizer, rule] : rules) set_rule(prescription.config, quantizer, rule);
+    };
+    return treatment;
+  }
+
+  /// The fewest upgrades, best first, that meet the target: 1, 2, 4, 8 … of them, then between the last two.
+  void widen(Tier tier) {
+    const QuantizedModel quantized = patient_.quantize_as(result_.prescription);
+    const std::vector<Upgrade> all =
+        find_upgrades(patient_, quantized, fmt::format("{} {}", enum_name(tier), result_.tried.size()), tier);
+    if (all.empty()) return;
+    const Outcome* start = now_;
+    const auto outcome_of = [&](const std::vector<Upgrade>& upgrades, Prescription& prescription) -> const Outcome& {
+      std::vector<Treatment> treatments = kept_;
+      treatments.push_back(upgrade_to(upgrades, quantized, tier));
+      prescription = with(treatments);
+      const Outcome& outcome = patient_.try_out(prescription);
+      Trial trial = trial_of(treatments.back(), *start, outcome);
+      if (outcome.error.empty()) remember(treatments.back().name, prescription, outcome);
+      result_.tried.push_back(trial);
+      return outcome;
+    };
+    const auto first = [&](int64_t count) { return std::vector<Upgrade>(all.begin(), all.begin() + count); };
+    std::vector<Upgrade> best;
+    const Outcome* best_outcome = nullptr;
+    size_t best_trial = 0;
+    Prescription best_prescription;
+    const auto consider = [&](std::vector<Upgrade> upgrades) {
+      Prescription prescription;
+      const Outcome& outcome = outcome_of(upgrades, prescription);
+      if (!outcome.error.empty()) return false;
+      const bool target = met(outcome);
+      const bool better = best_outcome == nullptr || (target && !met(*best_outcome)) ||
+                          (target ? outcome.bytes <= best_outcome->bytes
+                                  : !met(*best_outcome) &&
+                                        scorer().mean_harm(outcome.scores) < scorer().mean_harm(best_outcome->scores));
+      if (better) {
+        best = std::move(upgrades);
+        best_outcome = &outcome;
+        best_trial = result_.tried.size() - 1;
+        best_prescription = prescription;
+      }
+      return target;
+    };
+    int64_t low = 0, high = 0;
+    for (int64_t count = 1;; count *= 2) {
+      const int64_t now = std::min(count, std::ssize(all));
+      if (!patient_.time_left()) break;
+      if (consider(first(now))) {
+        high = now;
+        break;
+      }
+      low = now;
+      if (now == std::ssize(all)) break;
+    }
+    while (high - low > 1 && patient_.time_left()) {
+      const int64_t middle = (low + high) / 2;
+      (consider(first(middle)) ? high : low) = middle;
+    }
+    if (best_outcome != nullptr && met(*best_outcome)) {
+      // The dearest of them may not be needed once the others are there.
+      std::vector<Upgrade> by_cost = best;
+      std::ranges::stable_sort(by_cost, [](const Upgrade& a, const Upgrade& b) { return a.cost > b.cost; });
+      int64_t looked_at = 0;
+      for (const Upgrade& upgrade : by_cost) {
+        if (best.size() < 2 || looked_at++ == kMostPruned || !patient_.time_left()) break;
+        std::vector<Upgrade> fewer = best;
+        std::erase_if(fewer, [&](const Upgrade& one) { return one.id == upgrade.id; });
+        consider(fewer);
+      }
+    }
+    if (best_outcome == nullptr) return;
+    Trial& chosen = result_.tried[best_trial];
+    chosen.note = met(*best_outcome) ? "" : objection(*start, *best_outcome);
+    chosen.kept = chosen.note.empty();
+    if (!chosen.kept) return;
+    kept_.push_back(upgrade_to(best, quantized, tier));
+    now_ = best_outcome;
+    result_.prescription = best_prescription;
+  }
+
+  /// Takes out what is no longer needed: the target stays met, or nothing gets worse beyond noise.
+  void prune() {
+    const bool target = met(*now_);
+    for (size_t i = kept_.size(); i-- > 0 && kept_.size() > 1 && patient_.time_left();) {
+      std::vector<Treatment> fewer = kept_;
+      fewer.erase(fewer.begin() + static_cast<int64_t>(i));
+      const Prescription prescription = with(fewer);
+      const Outcome& outcome = patient_.try_out(prescription);
+      if (!outcome.error.empty()) continue;
+      remember("without " + in_words(kept_[i]), prescription, outcome);
+      const bool worse = scorer().harm_difference(outcome.scores, now_->scores, patient_.chosen()).positive();
+      if (target ? !met(outcome) : worse) continue;
+      Trial trial = trial_of(kept_[i], *now_, outcome);
+      trial.cure = "without " + trial.cure;
+      trial.kept = true;
+      trial.note = "not needed";
+      result_.tried.push_back(trial);
+      kept_ = std::move(fewer);
+      now_ = &outcome;
+      result_.prescription = prescription;
+    }
+  }
+
+  static std::string in_words(const Treatment& treatment) {
+    if (treatment.layers.empty()) return treatment.name;
+    constexpr size_t kNamed = 8;
+    std::string text = treatment.name + ": ";
+    for (size_t i = 0; i < std::min(treatment.layers.size(), kNamed); ++i)
+      text += (i == 0 ? "" : ", ") + treatment.layers[i];
+    if (treatment.layers.size() > kNamed) text += fmt::format(" and {} more", treatment.layers.size() - kNamed);
+    return text;
+  }
+
+  void note_step(Tier tier, double before, double seconds, double forwards) {
+    Step step;
+    step.number = tier == Tier::Same ? 3 : tier == Tier::Granularity ? 4 : 7;
+    step.name = tier == Tier::Same          ? "cures of the same size"
+                : tier == Tier::Granularity ? "finer scales"
+                : tier == Tier::Bits        ? "more bits"
+                                            : "float";
+    const double after = scorer().value(now_->scores);
+    step.finding =
+        before == after ? "nothing helped" : fmt::format("{} {:.4g} -> {:.4g}", scorer().facts().name, before, after);
+    step.numbers = {{"before", before}, {"after", after}, {"bytes", static_cast<double>(now_->bytes)}};
+    step.seconds = seconds;
+    step.forwards = forwards;
+    result_.steps.push_back(std::move(step));
+  }
+
+  void remember(const std::string& name, const Prescription& prescription, const Outcome& outcome) {
+    points_.push_back({outcome.bytes, scorer().value(outcome.scores), name, prescription.config});
+  }
+
+  void make_front() {
+    const MetricFacts& facts = scorer().facts();
+    for (const FrontPoint& point : points_) {
+      const bool beaten = std::ranges::any_of(points_, [&](const FrontPoint& other) {
+        const double mine = facts.badness(point.metric), its = facts.badness(other.metric);
+        return other.bytes <= point.bytes && its <= mine && (other.bytes < point.bytes || its < mine);
+      });
+      const bool known = std::ranges::any_of(result_.front, [&](const FrontPoint& other) {
+        return other.bytes == point.bytes && other.metric == point.metric;
+      });
+      if (!beaten && !known) result_.front.push_back(point);
+    }
+    std::ranges::stable_sort(result_.front, [](const FrontPoint& a, const FrontPoint& b) { return a.bytes < b.bytes; });
+  }
+
+  Patient& patient_;
+  const std::vector<Cause>& causes_;
+  const Scores& exact_;
+  TreatmentResult result_;
+  std::vector<Treatment> kept_;
+  const Outcome* now_ = nullptr;
+  std::vector<FrontPoint> points_;
+};
+
+}  // namespace
+
+TreatmentResult treat(Patient& patient, const std::vector<Cause>& causes, const Scores& exact) {
+  return Course(patient, causes, exact).run();
+}
+
+}  // namespace kaon
