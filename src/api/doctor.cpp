@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "api/debug.h"
+#include "api/doctor_page.h"
 #include "api/load_model.h"
 #include "base/atomic_file.h"
 #include "base/atomic_folder.h"
@@ -60,8 +61,8 @@ void write_model(const QuantizedModel& quantized, const fs::path& path, Diagnosi
   for (const auto& file : draft_onnx(exported.model, path)) file->commit();
 }
 
-void write_folder(Diagnosis& diagnosis, const fs::path& path) {
-  AtomicFolder folder(path);
+void write_folder(Diagnosis& diagnosis, const Dataset& data, const DoctorCall& call) {
+  AtomicFolder folder(call.output);
   const fs::path& draft = folder.draft();
   write_text(draft / "cure.json", json_text(to_json(diagnosis.cure.config), 2) + "\n");
   if (diagnosis.verdict != Verdict::DataMismatch) write_model(diagnosis.after, draft / "model.onnx", diagnosis);
@@ -69,6 +70,7 @@ void write_folder(Diagnosis& diagnosis, const fs::path& path) {
     write_text(draft / fmt::format("front_{}.json", i + 1), json_text(to_json(diagnosis.front[i].config), 2) + "\n");
   }
   write_text(draft / "diagnosis.json", json_text(to_json(diagnosis), 2) + "\n");
+  write_doctor_pages(diagnosis, data, call.data.batch, draft, *call.progress);
   folder.commit();
 }
 
@@ -110,7 +112,8 @@ Diagnosis doctor_file(const DoctorCall& asked) {
   options.subject = subject_of(call, config);
   const Model model = load_model(call.model);
   const std::unique_ptr<Dataset> data = open_data(call.data, model.graph);
-  const std::unique_ptr<Dataset> calibration = open_calibration(call.data, model.graph);
+  const std::unique_ptr<Dataset> calibration =
+      call.data.calib.empty() ? nullptr : open_calibration(call.data, model.graph);
   std::error_code problem;
   fs::create_directories(call.output, problem);
   if (problem) fail(ErrorCode::Io, call.output.string(), "cannot be made: {}", problem.message());
@@ -124,7 +127,7 @@ Diagnosis doctor_file(const DoctorCall& asked) {
   }();
   diagnosis.model = call.model.filename().string();
   diagnosis.scheme = config_name(call.quant);
-  write_folder(diagnosis, call.output);
+  write_folder(diagnosis, *data, call);
   return diagnosis;
 }
 

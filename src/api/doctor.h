@@ -26,8 +26,8 @@ struct DoctorCall {
   Progress* progress = &no_progress();
 };
 
-/// Diagnoses a model and writes diagnosis.json, cure.json, the cured model.onnx and the configs of the front into a
-/// folder. journal.jsonl is there from the beginning; the rest appears whole at the end.
+/// Diagnoses a model and writes diagnosis.json, cure.json, the cured model.onnx, the configs of the front and
+/// report.html into a folder. journal.jsonl is there from the beginning; the rest appears whole at the end.
 Diagnosis doctor_file(const DoctorCall& call);
 
 /// diagnosis.json.

@@ -61,7 +61,7 @@ class Debugger {
     }
     constants();
     if (data != nullptr && !stopped()) activations(*data);
-    if (data != nullptr && !report_.nan) effects(*data);
+    if (data != nullptr && options_.effects && !report_.nan) effects(*data);
     return finish();
   }
 

@@ -10,6 +10,7 @@ namespace kaon {
 struct DebugOptions {
   bool act_hist = false;     ///< histograms of activations, too
   bool nan = false;          ///< look at every value of both runs, stop at the first NaN or Inf
+  bool effects = true;       ///< switch every quantizer to see what it does to the outputs: a forward for each
   std::string layers = "*";  ///< glob: only slots of these layers
   int64_t batch = 8;         ///< samples a run, unless the model fixes it
   Progress* progress = &no_progress();

@@ -167,7 +167,7 @@ class Examination {
       moments.update(constant_of(patient_.quantized(), own.tensor).as<float>());
       return own.params.scale.size() == 1 && moments.absmax() > f.max() * own.params.scale[0] * 1.01;
     }
-    if (own.params.scale.size() != 1 || own.dynamic || patient_.calibration() == nullptr) return false;
+    if (own.params.scale.size() != 1 || own.dynamic) return false;
     const Range seen = counterfactuals_.on_data().quantizers[static_cast<size_t>(one.id)].observed;
     return std::max(-seen.min, seen.max) > f.max() * own.params.scale[0] * 1.1;
   }
@@ -285,9 +285,7 @@ class Examination {
                          facts.imbalance, facts.sqnr_db);
     } else if (!own.params.scale.empty()) {
       const Range range = own.observed;
-      const Range there = patient_.calibration() == nullptr
-                              ? range
-                              : counterfactuals_.on_data().quantizers[static_cast<size_t>(id)].observed;
+      const Range there = counterfactuals_.on_data().quantizers[static_cast<size_t>(id)].observed;
       cause.evidence.insert(cause.evidence.end(), {{"calibrated_min", range.min},
                                                    {"calibrated_max", range.max},
                                                    {"evaluation_min", there.min},
@@ -295,25 +293,25 @@ class Examination {
       seen = fmt::format("calibration saw [{:.4g}, {:.4g}], evaluation brings [{:.4g}, {:.4g}]", range.min, range.max,
                          there.min, there.max);
     }
-    cause.text = fmt::format("{}: {} of {} {}{}. With {}{}, {:.0f} % of the harm goes.", meaning(cause.kind),
+    cause.text = fmt::format("{}: {} of {}{}{}. With {}{}, {:.0f} % of the harm goes.", meaning(cause.kind),
                              name_of(own.serves.front().slot), own.serves.front().layer,
-                             cause.layers.size() > 1 ? fmt::format("and {} more", cause.layers.size() - 1) : "",
+                             cause.layers.size() > 1 ? fmt::format(" and {} more", cause.layers.size() - 1) : "",
                              seen.empty() ? "" : "; " + seen, cause.confirmed_by,
                              cause.layers.size() > 1 ? " in all of them" : "", 100 * cause.share);
   }
 
   static const char* meaning(CauseKind kind) {
     switch (kind) {
-      case CauseKind::CalibrationMismatch: return "evaluation brings other values than calibration did";
-      case CauseKind::WeightChannelImbalance: return "one scale serves channels of very different size";
-      case CauseKind::WeightOutliers: return "few weights stretch the range of the rest";
-      case CauseKind::WeightResolution: return "even the best range leaves too few steps";
-      case CauseKind::BiasShift: return "rounding errors have a sign and add up";
-      case CauseKind::ActivationOutliers: return "rare large values stretch the range";
-      case CauseKind::ActivationChannelImbalance: return "some channels are far larger than the rest";
-      case CauseKind::ActivationResolution: return "a wide, even range with too few steps";
-      case CauseKind::Overflow: return "values lie beyond the largest number of the format";
-      default: return "the error is small here, and yet the output suffers";
+      case CauseKind::CalibrationMismatch: return "Evaluation brings other values than calibration did";
+      case CauseKind::WeightChannelImbalance: return "One scale serves channels of very different size";
+      case CauseKind::WeightOutliers: return "Few weights stretch the range of the rest";
+      case CauseKind::WeightResolution: return "Even the best range leaves too few steps";
+      case CauseKind::BiasShift: return "Rounding errors have a sign and add up";
+      case CauseKind::ActivationOutliers: return "Rare large values stretch the range";
+      case CauseKind::ActivationChannelImbalance: return "Some channels are far larger than the rest";
+      case CauseKind::ActivationResolution: return "A wide, even range with too few steps";
+      case CauseKind::Overflow: return "Values lie beyond the largest number of the format";
+      default: return "The error is small here, and yet the output suffers";
     }
   }
 

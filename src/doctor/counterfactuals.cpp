@@ -43,7 +43,6 @@ const QuantizedModel* Counterfactuals::with_algorithm(const std::string& name) {
   std::optional<QuantizedModel>& made = by_algorithm_[name];
   Config config = patient_.quantized().config;
   config.algorithms.push_back({name});
-  if (patient_.calibration() == nullptr) return nullptr;
   try {
     made = patient_.quantize_as({config, false});
   } catch (const Error& error) {
@@ -72,7 +71,7 @@ const QuantizedModel& Counterfactuals::least_error() {
     for (Quantizer& quantizer : model.quantizers) {
       if (quantizer.is_activation()) quantizer.observer = {.name = "mse"};
     }
-    least_error_ = recalibrated(std::move(model), *patient_.calibration());
+    least_error_ = recalibrated(std::move(model), patient_.calibration());
   }
   return *least_error_;
 }
@@ -84,7 +83,7 @@ const QuantizedModel& Counterfactuals::by_channel(const std::vector<int64_t>& id
   for (const int64_t id : ids) {
     model.quantizers[static_cast<size_t>(id)].spec.granularity = Granularity::PerChannel;
   }
-  const Dataset& calibration = *patient_.calibration();
+  const Dataset& calibration = patient_.calibration();
   const Part part(calibration, 0, std::min(calibration.size(), kRecalibrated / patient_.batch() * patient_.batch()));
   return by_channel_[ids] =
              recalibrated(std::move(model), part.size() > 0 ? static_cast<const Dataset&>(part) : calibration);
@@ -166,6 +165,16 @@ std::vector<Counterfactual> Counterfactuals::of(int64_t id) {
     if (corrected != nullptr && corrected->rounded.contains(layer->bias)) {
       all.push_back({CauseKind::BiasShift, "the shift of the mean taken back by the bias"});
     }
+    // Of the two ways to serve every channel, the one that fits: channels that are read may differ, too. Those have
+    // much in common with outliers, so these come between.
+    const auto finer = per_channel_weight(id);
+    if (finer) {
+      const auto equalized = equalized_weight(id);
+      const std::span<const float> exact = constant_of(patient_.quantized(), own.tensor).as<float>();
+      better_equalized_[id] =
+          equalized && squared_error(equalized->as<float>(), exact) < squared_error(finer->as<float>(), exact);
+    }
+    if (finer && !better_equalized_[id]) all.push_back({CauseKind::WeightChannelImbalance, "a scale for each channel"});
     const bool scaled = !own.params.scale.empty() && !is_cast(format(own.spec.format));
     const bool fine = format(own.spec.format).bits >= kCoarseBits;
     const QuantizedModel* searched = scaled && fine ? with_algorithm("range_search") : nullptr;
@@ -173,19 +182,12 @@ std::vector<Counterfactual> Counterfactuals::of(int64_t id) {
       all.push_back(
           {CauseKind::WeightOutliers, "a range that serves the layer's output instead of the largest weight"});
     }
-    if (const auto finer = per_channel_weight(id)) {
-      // Of the two ways to serve every channel, the one that fits: channels that are read may differ, too.
-      const auto equalized = equalized_weight(id);
-      const std::span<const float> exact = constant_of(patient_.quantized(), own.tensor).as<float>();
-      better_equalized_[id] =
-          equalized && squared_error(equalized->as<float>(), exact) < squared_error(finer->as<float>(), exact);
-      all.push_back({CauseKind::WeightChannelImbalance, better_equalized_[id]
-                                                            ? "channels equalized with the neighbouring layer"
-                                                            : "a scale for each channel"});
+    if (finer && better_equalized_[id]) {
+      all.push_back({CauseKind::WeightChannelImbalance, "channels equalized with the neighbouring layer"});
     }
     return all;
   }
-  if (!is_static(own) || patient_.calibration() == nullptr) return all;
+  if (!is_static(own)) return all;
   all.push_back({CauseKind::CalibrationMismatch, "the range of the evaluation data"});
   if (format(own.spec.format).bits > kCoarseBits && far_narrower(id, least_error())) {
     all.push_back({CauseKind::ActivationOutliers, "the range of the least squared error"});

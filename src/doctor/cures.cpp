@@ -44,7 +44,7 @@ class Menu {
   }
 
   void algorithm(const AlgorithmConfig& config, std::string label = "") {
-    if (algorithms().find(config.name) == nullptr || patient_.calibration() == nullptr) return;
+    if (algorithms().find(config.name) == nullptr) return;
     add(label.empty() ? config.name : std::move(label), {},
         [config](Prescription& prescription) { add_algorithm(prescription.config, config); });
   }

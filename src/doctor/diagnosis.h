@@ -144,8 +144,8 @@ struct FrontPoint {
 struct Cure {
   Config config;
   std::vector<std::string> changes;
-  bool calibrate_on_data = false;  ///< on the first `calibration_samples` of the evaluation data
   int64_t calibration_samples = 0;
+  bool calibrate_on_data = false;  ///< these are the first of the evaluation data
   int64_t bytes = 0;
   double bits_average = 0;  ///< of the quantized layers' weights, scales aside
 };

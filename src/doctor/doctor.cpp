@@ -108,8 +108,8 @@ class Examination {
     const double before = patient_.forwards();
     Cure& cure = result_.cure;
     cure.config = prescription.config;
-    cure.calibrate_on_data = prescription.on_data;
-    cure.calibration_samples = prescription.on_data ? patient_.chosen() : 0;
+    cure.calibrate_on_data = prescription.on_data || patient_.calibrates_on_data();
+    cure.calibration_samples = prescription.on_data ? patient_.chosen() : patient_.calibration().size();
     const bool same = prescription == Prescription{patient_.quantized().config, false};
     result_.after = same ? patient_.quantized() : patient_.quantize_as(prescription);
     cure.bytes = stored_bytes(result_.after);

@@ -5,8 +5,9 @@
 namespace kaon {
 
 /// From "accuracy fell" to a named cause and a cure that was measured, in eight steps; docs/doctor.md walks through
-/// them. `calibration` may be null where the config learns nothing from data; algorithms are not tried then. Everything
-/// that is measured lies in `options.journal`, so that a run that was killed goes on where it was.
+/// them. Without `calibration`, the half of `data` that cures are chosen by serves (512 samples of it at most), and the
+/// other half confirms. Everything that is measured lies in `options.journal`, so that a run that was killed goes on
+/// where it was.
 Diagnosis diagnose(const Model& model, const Config& config, const Dataset& data, const Dataset* calibration,
                    const DoctorOptions& options = {});
 

@@ -14,7 +14,7 @@ namespace {
 /// Sums in another order and folded batch norms stay above this.
 constexpr double kSameDb = 80;
 constexpr int64_t kCompared = 16;
-constexpr int64_t kTried = 64;
+constexpr int64_t kTried = 32;
 /// So much must preprocessing change before it is to blame.
 constexpr double kBigChange = 0.05;
 

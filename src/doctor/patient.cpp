@@ -18,6 +18,7 @@ using nlohmann::json;
 
 /// Of the float model's outputs, which all others are compared with.
 constexpr int64_t kReferenceBytes = int64_t{512} << 20;
+constexpr int64_t kMostCalibration = 512;
 
 json to_json(const Scores& scores) {
   return {{"first", scores.first},
@@ -57,14 +58,19 @@ Patient::Patient(const Model& model, const Config& config, const Dataset& data, 
          "a state is carried from sample to sample; the doctor asks about samples apart");
   }
   if (!options.journal.empty()) journal_ = Journal(options.journal, options.subject, options.resume);
-  quantized_ = quantize_as({config, false});
-  batch_ = batch_for(quantized_.model.graph, options.batch, data);
-  if (data.size() < 2 * batch_) batch_ = batch_for(quantized_.model.graph, std::max<int64_t>(1, data.size() / 2), data);
+  batch_ = batch_for(model.graph, options.batch, data);
+  if (data.size() < 2 * batch_) batch_ = batch_for(model.graph, std::max<int64_t>(1, data.size() / 2), data);
   if (data.size() < 2 * batch_) {
     fail(ErrorCode::InvalidInput, "data",
          "{} samples in batches of {}: at least two batches are needed, one to choose a cure by and one to confirm it",
          data.size(), batch_);
   }
+  if (calibration_ == nullptr) {
+    const int64_t half = data.size() / 2 / batch_ * batch_;
+    calibration_ =
+        &own_calibration_.emplace(data, 0, std::min(half, std::max(kMostCalibration, batch_) / batch_ * batch_));
+  }
+  quantized_ = quantize_as({config, false});
   samples_ = data.size();
 }
 
@@ -135,8 +141,8 @@ QuantizedModel Patient::quantize_as(const Prescription& prescription) {
   if (!needs_calibration(prescription.config)) return quantize(model_, prescription.config, nullptr, settings);
   const Part own(data_, 0, std::max<int64_t>(chosen_, 1));
   const Dataset* samples = prescription.on_data ? &own : calibration_;
-  const int64_t count = samples == nullptr ? 0 : samples->size();
-  if (samples_ > 0) count_samples(static_cast<double>(count * (1 + std::ssize(prescription.config.algorithms))));
+  if (samples_ > 0)
+    count_samples(static_cast<double>(samples->size() * (1 + std::ssize(prescription.config.algorithms))));
   return quantize(model_, prescription.config, samples, settings);
 }
 

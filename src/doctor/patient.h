@@ -59,7 +59,9 @@ class Patient {
   const Model& file() const { return model_; }
   const DoctorOptions& options() const { return options_; }
   const Dataset& data() const { return data_; }
-  const Dataset* calibration() const { return calibration_; }
+  const Dataset& calibration() const { return *calibration_; }
+  /// Whether that is a part of the evaluation data: [0, chosen()), and no more than needed.
+  bool calibrates_on_data() const { return own_calibration_.has_value(); }
   /// As it was brought in.
   const QuantizedModel& quantized() const { return quantized_; }
   Scorer& scorer() { return scorer_; }
@@ -95,6 +97,7 @@ class Patient {
   const Model& model_;
   const Dataset& data_;
   const Dataset* calibration_;
+  std::optional<Part> own_calibration_;
   DoctorOptions options_;
   Stopwatch watch_;
   Journal journal_;

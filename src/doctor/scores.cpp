@@ -64,11 +64,8 @@ MetricFacts metric_facts(const std::string& name, const Dataset& data) {
          "this metric needs labels, and the data have none; without them there are sqnr_db, kl, agreement, cosine and "
          "mse");
   }
-  const auto is = [&](std::initializer_list<const char*> names) {
-    return std::ranges::any_of(names, [&](const char* one) { return facts.name == one; });
-  };
-  facts.lower_is_better = is({"loss", "ppl", "kl", "mse"});
-  facts.classes = !is({"sqnr_db", "mse", "cosine"});
+  facts.lower_is_better = kind.lower_is_better;
+  facts.classes = kind.by_class;
   return facts;
 }
 

@@ -195,11 +195,11 @@ class Course {
       (consider(first(middle)) ? high : low) = middle;
     }
     if (best_outcome != nullptr && met(*best_outcome)) {
-      // The dearest of them may not be needed once the others are there.
-      std::vector<Upgrade> by_cost = best;
-      std::ranges::stable_sort(by_cost, [](const Upgrade& a, const Upgrade& b) { return a.cost > b.cost; });
+      // Those that bring least may not be needed once the others are there.
+      std::vector<Upgrade> by_benefit = best;
+      std::ranges::stable_sort(by_benefit, [](const Upgrade& a, const Upgrade& b) { return a.benefit < b.benefit; });
       int64_t looked_at = 0;
-      for (const Upgrade& upgrade : by_cost) {
+      for (const Upgrade& upgrade : by_benefit) {
         if (best.size() < 2 || looked_at++ == kMostPruned || !patient_.time_left()) break;
         std::vector<Upgrade> fewer = best;
         std::erase_if(fewer, [&](const Upgrade& one) { return one.id == upgrade.id; });

@@ -19,23 +19,30 @@ std::string_view part(std::string_view name, std::string_view data) {
   return file;
 }
 
-}  // namespace
-
-void write_html(const DebugReport& report, const std::filesystem::path& path) {
-  const std::string data = page_data(report);
+/// Each {{name}} of the skeleton stands for a part; what the parts hold is not looked at again.
+void write_page(std::string_view skeleton, std::string_view data, const std::filesystem::path& path) {
   AtomicFile file(path);
-  // Each {{name}} of the skeleton stands for a part; what the parts hold is not looked at again.
-  std::string_view rest = embedded_file("page.html");
+  std::string_view rest = embedded_file(skeleton);
   while (!rest.empty()) {
     const size_t open = rest.find("{{");
     file.write(rest.substr(0, open));
     if (open == std::string_view::npos) break;
     const size_t close = rest.find("}}", open);
-    if (close == std::string_view::npos) fail(ErrorCode::Internal, "page.html", "an open {{ is never closed");
+    if (close == std::string_view::npos) fail(ErrorCode::Internal, std::string(skeleton), "an open {{ is never closed");
     file.write(part(rest.substr(open + 2, close - open - 2), data));
     rest.remove_prefix(close + 2);
   }
   file.commit();
+}
+
+}  // namespace
+
+void write_html(const DebugReport& report, const std::filesystem::path& path) {
+  write_page("page.html", page_data(report), path);
+}
+
+void write_doctor_html(const std::string& data, const std::filesystem::path& path) {
+  write_page("doctor.html", data, path);
 }
 
 }  // namespace kaon

@@ -64,6 +64,8 @@ json channel_data(const std::vector<ChannelStats>& channels) {
           {"mean", std::move(mean)}};
 }
 
+}  // namespace
+
 json quantizer_data(const QuantizerDebug& quantizer) {
   json data = {{"id", quantizer.id},
                {"tensor", quantizer.tensor},
@@ -111,8 +113,6 @@ json quantizer_data(const QuantizerDebug& quantizer) {
   return data;
 }
 
-}  // namespace
-
 std::string page_data(const DebugReport& report) {
   json data = {{"model", report.model},   {"scheme", report.scheme},         {"samples", report.samples},
                {"layers", report.layers}, {"parameters", report.parameters}, {"observed", report.observed},
@@ -137,7 +137,11 @@ std::string page_data(const DebugReport& report) {
                    {"element", report.nan->element},     {"value", number(report.nan->value)},
                    {"float_run", report.nan->float_run}, {"index", report.nan->index}};
   }
-  // Names may hold any bytes; and "</script>" or "<!--" in one must not end the element.
+  return script_text(data);
+}
+
+std::string script_text(const json& data) {
+  // Names may hold any bytes.
   const std::string text = data.dump(-1, ' ', false, json::error_handler_t::replace);
   std::string safe;
   safe.reserve(text.size());

@@ -3,8 +3,11 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <filesystem>
 #include <iostream>
+#include <stdexcept>
 
+#include "base/error.h"
 #include "doctor/doctor.h"
 #include "patients.h"
 
@@ -95,6 +98,90 @@ TEST(Clinic, NamesTheDiseaseAndRestoresWhatWasLost) {
   EXPECT_GE(score.restored, 0.9 * static_cast<double>(score.curable));
   EXPECT_GE(score.with_cause, score.patients * 2 / 3);
   EXPECT_EQ(score.false_alarms, 0);
+}
+
+/// Ends the run at its n-th word, as a signal would.
+class Interruption : public Progress {
+ public:
+  explicit Interruption(int64_t left) : left_(left) {}
+  void begin(const std::string&, int64_t) override {
+    if (left_-- == 0) throw std::runtime_error("interrupted");
+  }
+  int64_t left() const { return left_; }
+
+ private:
+  int64_t left_;
+};
+
+/// All that is found, without times.
+std::string findings(const Diagnosis& found) {
+  std::string text = fmt::format("{} {} {} {} {} {}", enum_name(found.verdict), found.exact, found.quantized,
+                                 found.cured, found.forwards, found.cure.bytes);
+  for (const Step& step : found.steps) text += fmt::format("\n{} {} {}", step.number, step.finding, step.forwards);
+  for (const Cause& cause : found.causes) text += fmt::format("\n{} {}", cause.text, cause.share);
+  for (const Sensitivity& row : found.sensitivity)
+    text += fmt::format("\n{} {} {} {}", row.id, row.share, row.low, row.high);
+  for (const Trial& trial : found.tried)
+    text += fmt::format("\n{} {} {} {}", trial.cure, trial.after, trial.kept, trial.note);
+  for (const FrontPoint& point : found.front) text += fmt::format("\n{} {} {}", point.bytes, point.metric, point.name);
+  return text;
+}
+
+TEST(Clinic, ARunThatWasInterruptedEndsLikeOneThatWasNot) {
+  const Patient patient = make_patient("channels rescaled", 1);
+  const auto path = std::filesystem::path(::testing::TempDir()) / "kaon_clinic_journal";
+  std::filesystem::remove(path);
+  DoctorOptions options;
+  options.max_drop = 0.02;
+  const auto run = [&] {
+    return diagnose(patient.model, patient.config, *patient.data, patient.calibration.get(), options);
+  };
+  Interruption never(1 << 20);
+  options.progress = &never;
+  const std::string expected = findings(run());
+  const int64_t words = (1 << 20) - never.left();
+  options.journal = path;
+  options.subject = "patient";
+  int64_t interrupted = 0;
+  for (const int64_t part : {1, 2, 3, 4, 5, 6, 7}) {
+    Interruption progress(words * part / 8);
+    options.progress = &progress;
+    options.resume = part > 1;
+    try {
+      EXPECT_EQ(findings(run()), expected);
+    } catch (const std::runtime_error&) {
+      ++interrupted;
+    }
+  }
+  EXPECT_GE(interrupted, 3);
+  options.resume = true;
+  options.progress = &no_progress();
+  EXPECT_EQ(findings(run()), expected);
+}
+
+TEST(Clinic, BadInputIsSaidClearly) {
+  const Patient patient = make_patient("healthy", 1);
+  const auto message_of = [&](const Model& model, const Config& config, const Dataset& data,
+                              DoctorOptions options = {}) {
+    try {
+      diagnose(model, config, data, patient.calibration.get(), options);
+    } catch (const Error& error) {
+      return std::string(error.what());
+    }
+    return std::string("no error");
+  };
+  EXPECT_NE(message_of(patient.model, patient.config, Images(1, 1, 1)).find("two batches"), std::string::npos);
+  Config nothing = patient.config;
+  nothing.exclude = {"*"};
+  EXPECT_NE(message_of(patient.model, nothing, *patient.data).find("no layer"), std::string::npos);
+  Model broken = patient.model;
+  for (Initializer& one : broken.graph.initializers) {
+    if (one.name != "conv2.weight") continue;
+    std::vector<float> values = one.tensor.to_float();
+    values[7] = NAN;
+    one.tensor = Tensor::of(one.tensor.shape(), values);
+  }
+  EXPECT_NE(message_of(broken, patient.config, *patient.data).find("conv2.weight"), std::string::npos);
 }
 
 }  // namespace

@@ -8,6 +8,7 @@
 #include "cli/quant_flags.h"
 #include "cli/table.h"
 #include "cli/verb.h"
+#include "eval/evaluate.h"
 
 namespace kaon {
 
@@ -72,12 +73,24 @@ void print_diagnosis(std::ostream& out, const Diagnosis& diagnosis, const Doctor
                      diagnosis.scheme, diagnosis.cured, diagnosis.target, diagnosis.samples);
   if (!diagnosis.advice.empty()) out << diagnosis.advice << '\n';
   out << fmt::format(
-      "cure.json, model.onnx and diagnosis.json are in {}; {:.1f} s, {:.1f} passes over the data, peak "
+      "report.html, cure.json, model.onnx and diagnosis.json are in {}; {:.1f} s, {:.1f} passes over the data, peak "
       "memory {:.0f} MiB\n",
       call.output.string(), diagnosis.seconds, diagnosis.forwards, diagnosis.peak_mb);
 }
 
+/// Throws UsageError for a cure or a metric that there is not.
+void check_flags(const DoctorCall& call) {
+  check_quant_flags(call.quant, true);
+  try {
+    for (const std::string& tier : call.allow) enum_value<Tier>(tier, "--allow");
+    if (!call.metric.empty()) needs_labels(call.metric);
+  } catch (const Error& error) {
+    throw UsageError(error.what());
+  }
+}
+
 void doctor_verb(DoctorCall& call, Context& context) {
+  check_flags(call);
   call.progress = &context.progress();
   call.seed = context.seed();
   const Diagnosis diagnosis = doctor_file(call);
@@ -102,6 +115,7 @@ void register_doctor(Registry<Verb>& verbs) {
          app.add_option("-o,--output", call->output, "the folder to write")->required()->type_name("DIR");
          declare_quant_flags(app, call->quant);
          declare_data_flags(app, call->data);
+         app.get_option("--data")->required();
          app.add_option("--metric", call->metric,
                         "what counts (default: top1, loss or sqnr_db, as the data allow); see `kaon eval`")
              ->type_name("M");
