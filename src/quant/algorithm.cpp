@@ -1,5 +1,7 @@
 #include "quant/algorithm.h"
 
+#include <algorithm>
+
 #include "base/error.h"
 #include "base/stopwatch.h"
 
@@ -23,19 +25,41 @@ void check_algorithm(const AlgorithmConfig& config, const std::string& where) {
   checked_options(algorithm->options, config.options, "algorithm " + config.name, where);
 }
 
+void check_order(const std::vector<AlgorithmConfig>& configs) {
+  const auto decides = [](const AlgorithmConfig& config) { return algorithms().get(config.name).decides; };
+  for (size_t i = 0; i < configs.size(); ++i) {
+    for (size_t before = 0; before < i; ++before) {
+      if (configs[before].name == configs[i].name) {
+        fail(ErrorCode::InvalidConfig, "algorithms", "{} is named twice", configs[i].name);
+      }
+      if (decides(configs[i]) == Decides::Nothing || decides(configs[before]) <= decides(configs[i])) continue;
+      fail(ErrorCode::InvalidConfig, "algorithms",
+           "{} decides {}, which {} before it builds on to decide {}: put {} first", configs[i].name,
+           enum_name(decides(configs[i])), configs[before].name, enum_name(decides(configs[before])), configs[i].name);
+    }
+  }
+}
+
 void run_algorithms(QuantizedModel& quantized, Stage stage, const Dataset* data, const QuantizeSettings& settings) {
+  check_order(quantized.config.algorithms);
   for (const AlgorithmConfig& config : quantized.config.algorithms) {
     const Algorithm& algorithm = algorithms().get(config.name);
-    if (algorithm.stage != stage) continue;
+    const bool goes_on = algorithm.stage != stage && stage == Stage::AfterCalibration && algorithm.after;
+    if (algorithm.stage != stage && !goes_on) continue;
     if (algorithm.needs_data && data == nullptr) {
       fail(ErrorCode::InvalidConfig, config.name, "this algorithm works on data; give calibration data");
     }
     const Stopwatch watch;
     AlgorithmReport report{config.name, 0, 0, {}};
-    algorithm.run({quantized, data, settings,
-                   checked_options(algorithm.options, config.options, "algorithm " + config.name, "algorithms"),
-                   report});
-    report.seconds = watch.seconds();
+    const auto known = std::ranges::find(quantized.algorithms, config.name, &AlgorithmReport::name);
+    if (goes_on && known != quantized.algorithms.end()) {
+      report = std::move(*known);
+      quantized.algorithms.erase(known);
+    }
+    const OptionValues options =
+        checked_options(algorithm.options, config.options, "algorithm " + config.name, "algorithms");
+    (goes_on ? algorithm.after : algorithm.run)({quantized, data, settings, options, report});
+    report.seconds += watch.seconds();
     quantized.algorithms.push_back(std::move(report));
   }
 }

@@ -23,6 +23,18 @@ enum class Stage {
   AfterCalibration,
 };
 
+/// What an algorithm decides after calibration. Each kind starts from those above it, so none may come before them in a
+/// config: its work would be undone.
+enum class Decides { Nothing, Ranges, Codes, BetterCodes, Biases, Norms };
+
+template <>
+struct EnumNames<Decides> {
+  static constexpr std::string_view kKind = "decision";
+  static constexpr std::pair<std::string_view, Decides> kAll[] = {
+      {"nothing", Decides::Nothing},          {"ranges", Decides::Ranges}, {"codes", Decides::Codes},
+      {"better codes", Decides::BetterCodes}, {"biases", Decides::Biases}, {"batch norms", Decides::Norms}};
+};
+
 /// What an algorithm works on.
 struct AlgorithmInput {
   QuantizedModel& quantized;
@@ -45,9 +57,12 @@ struct AlgorithmInput {
 struct Algorithm {
   std::string summary;
   Stage stage = Stage::AfterCalibration;
+  Decides decides = Decides::Nothing;
   bool needs_data = true;
   std::vector<Option> options;
   std::function<void(const AlgorithmInput& input)> run;
+  /// Of one that runs before calibration: what is left to do after it, in the order of the others there.
+  std::function<void(const AlgorithmInput& input)> after = nullptr;
 };
 
 const Registry<Algorithm>& algorithms();
@@ -56,6 +71,9 @@ void register_all_algorithms(Registry<Algorithm>& algorithms);
 
 /// Throws InvalidConfig at `where` for an unknown algorithm or option.
 void check_algorithm(const AlgorithmConfig& config, const std::string& where);
+
+/// Throws InvalidConfig where one algorithm is named twice, or undoes what one before it decided.
+void check_order(const std::vector<AlgorithmConfig>& configs);
 
 /// Runs those algorithms of the model's config that belong to `stage`.
 void run_algorithms(QuantizedModel& quantized, Stage stage, const Dataset* data, const QuantizeSettings& settings);

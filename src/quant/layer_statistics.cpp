@@ -85,9 +85,9 @@ class Columns {
   int64_t output_[2] = {1, 1};
 };
 
-/// Which positions of a sample are looked at: all, or one of each of kPositions equal stretches.
-std::vector<int64_t> chosen_positions(int64_t count, int64_t sample) {
-  const int64_t most = std::min(count, InputSums::kPositions);
+/// Which positions of a sample are looked at: all, or one of each of `wanted` equal stretches.
+std::vector<int64_t> chosen_positions(int64_t count, int64_t sample, int64_t wanted = InputSums::kPositions) {
+  const int64_t most = std::min(count, wanted);
   std::vector<int64_t> chosen(static_cast<size_t>(most));
   std::mt19937_64 generator(static_cast<uint64_t>(sample));
   for (int64_t i = 0; i < most; ++i) {
@@ -226,6 +226,35 @@ InputStatistics InputSums::finish() {
   flush();
   for (double& mean : sums_.mean) mean /= static_cast<double>(std::max<int64_t>(1, sums_.count));
   return std::move(sums_);
+}
+
+ColumnSample::ColumnSample(const LayerProduct& product, int64_t samples)
+    : product_(product),
+      each_(std::max<int64_t>(1, kMost / std::max<int64_t>(1, samples))),
+      columns_(product.groups * product.cols, kMost) {}
+
+void ColumnSample::add(const Tensor& x, int64_t first, int64_t samples) {
+  const Columns columns(x, product_);
+  const int64_t positions = columns.samples() * columns.positions() / samples;
+  for (int64_t sample = 0; sample < samples && filled_ < kMost; ++sample) {
+    std::vector<int64_t> chosen = chosen_positions(positions, first + sample, each_);
+    chosen.resize(static_cast<size_t>(std::min(std::ssize(chosen), kMost - filled_)));
+    if (!product_.convolution) {
+      // Rows of several samples may lie in one axis.
+      for (int64_t& position : chosen) position += sample * positions;
+    }
+    columns.copy(product_.convolution ? sample : 0, chosen, columns_, filled_);
+    filled_ += std::ssize(chosen);
+  }
+}
+
+FloatMatrix ColumnSample::finish() {
+  FloatMatrix kept(columns_.rows, filled_);
+  for (int64_t row = 0; row < kept.rows; ++row) {
+    std::copy_n(columns_.row(row).begin(), filled_, kept.row(row).begin());
+  }
+  columns_ = {};
+  return kept;
 }
 
 std::map<std::string, std::shared_ptr<const InputStatistics>> collect_statistics(

@@ -44,6 +44,26 @@ class InputSums {
   int64_t filled_ = 0;
 };
 
+/// Keeps some of the columns that a layer multiplies, from every sample alike.
+class ColumnSample {
+ public:
+  static constexpr int64_t kMost = 256;
+
+  /// `samples` will come in all.
+  ColumnSample(const LayerProduct& product, int64_t samples);
+
+  /// What the layer reads of the samples first … first + samples - 1.
+  void add(const Tensor& x, int64_t first, int64_t samples);
+  /// [groups · cols, columns]
+  FloatMatrix finish();
+
+ private:
+  LayerProduct product_;
+  int64_t each_;
+  FloatMatrix columns_;
+  int64_t filled_ = 0;
+};
+
 /// Whose statistics are wanted: a name for them, the value that is read, and how it is multiplied.
 struct StatisticsRequest {
   std::string name;

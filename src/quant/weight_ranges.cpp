@@ -135,9 +135,7 @@ class PartsOfRows {
     std::vector<double> result;
     for (const int64_t col : cols) {
       const double target = target_row(row)[static_cast<size_t>(col)];
-      const double code = std::clamp(std::nearbyint(target / scale), static_cast<double>(weight.lowest) - zero,
-                                     static_cast<double>(weight.highest) - zero);
-      result.push_back(code * scale - target);
+      result.push_back(static_cast<double>(weight.on_grid(target / scale, zero)) * scale - target);
     }
     return result;
   }
@@ -260,6 +258,16 @@ void apply_ranges(const GridWeight& weight, const InputStatistics& statistics, c
   // What was rounded for other scales is not on the grid any more.
   input.quantized.rounded.erase(weight.quantizer->tensor);
   ++input.report.changed;
+}
+
+void search_all_ranges(const AlgorithmInput& input) {
+  const std::vector<GridWeight> weights = grid_weights(input);
+  if (weights.empty()) return;
+  const auto statistics = statistics_of(weights, input);
+  const RangeOptions options{input.option("least"), static_cast<int64_t>(input.option("steps"))};
+  const int64_t before = input.report.changed;
+  for (size_t w = 0; w < weights.size(); ++w) apply_ranges(weights[w], *statistics[w], options, input);
+  if (input.report.changed == before) input.note("no weight gains by another range");
 }
 
 }  // namespace kaon

@@ -28,4 +28,8 @@ std::vector<Option> range_options();
 void apply_ranges(const GridWeight& weight, const InputStatistics& statistics, const RangeOptions& options,
                   const AlgorithmInput& input);
 
+/// apply_ranges() for every weight on a grid, with the options of range_options(), on what layers read in the float
+/// model.
+void search_all_ranges(const AlgorithmInput& input);
+
 }  // namespace kaon

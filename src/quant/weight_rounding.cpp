@@ -29,8 +29,9 @@ namespace {
 /// Why a weight's quantizer has no grid to round on, or "".
 std::string no_grid(const Quantizer& quantizer) {
   const Format& kind = format(quantizer.spec.format);
-  if (kind.kind != FormatKind::Integer || kind.bits > 8)
-    return fmt::format("{} is no integer of up to 8 bits", quantizer.spec.format);
+  if (kind.kind == FormatKind::Block || kind.bits > 8) {
+    return fmt::format("{} is no integer or float of up to 8 bits", quantizer.spec.format);
+  }
   if (quantizer.spec.rounding != Rounding::HalfEven && quantizer.spec.rounding != Rounding::HalfAway) {
     return "it is not rounded to the nearest";
   }
@@ -45,9 +46,14 @@ void copy_rows(const LayerProduct& product, std::span<const float> from, FloatMa
 
 }  // namespace
 
+float GridWeight::on_grid(double code, double zero_point) const {
+  double unit = 1;
+  if (is_float && code != 0) unit = std::ldexp(1.0, std::max(std::ilogb(code), lowest_exponent) - mantissa_bits);
+  return static_cast<float>(std::clamp(std::nearbyint(code / unit) * unit, lowest - zero_point, highest - zero_point));
+}
+
 float GridWeight::nearest(double value, int64_t row, int64_t col) const {
-  const auto code = static_cast<float>(std::nearbyint(value / step(row, col)));
-  return std::clamp(code, least(row, col), most(row, col));
+  return on_grid(value / step(row, col), static_cast<double>(zero(row, col)));
 }
 
 void GridWeight::set_params(const QuantParams& params) {
@@ -88,13 +94,17 @@ std::vector<GridWeight> grid_weights(const AlgorithmInput& input) {
     const LayerProduct& product = weight.product;
     weight.exact = weight.scale = weight.zero = FloatMatrix(product.all_rows(), product.cols);
     copy_rows(product, quantized.model.graph.find_initializer(quantizer.tensor)->tensor.as<float>(), weight.exact);
-    weight.lowest = static_cast<float>(format(quantizer.spec.format).integer_min());
-    weight.highest = static_cast<float>(format(quantizer.spec.format).integer_max());
+    const Format& kind = format(quantizer.spec.format);
+    weight.is_float = kind.kind == FormatKind::Float;
+    weight.lowest_exponent = 1 - kind.bias;
+    weight.mantissa_bits = kind.mantissa_bits;
+    weight.lowest = weight.is_float ? kind.min() : static_cast<double>(kind.integer_min());
+    weight.highest = weight.is_float ? kind.max() : static_cast<double>(kind.integer_max());
     weight.set_params(quantizer.params);
     weights.push_back(std::move(weight));
   }
   if (!left.empty()) input.note("left alone: {}", fmt::join(left, ", "));
-  if (weights.empty() && left.empty()) input.note("no weight is quantized to an integer format");
+  if (weights.empty() && left.empty()) input.note("no weight is quantized");
   return weights;
 }
 
@@ -275,9 +285,8 @@ void descend(const GroupRows& rows, double damping, int64_t sweeps, FloatMatrix&
           const double curvature = gram(c, c) + extra;
           if (curvature <= 0) continue;
           const double step = weight.step(row, c);
-          const auto wanted = static_cast<float>(
-              std::nearbyint(static_cast<double>(codes(row, c)) - pull[static_cast<size_t>(c)] / curvature / step));
-          const float code = std::clamp(wanted, weight.least(row, c), weight.most(row, c));
+          const double wanted = static_cast<double>(codes(row, c)) - pull[static_cast<size_t>(c)] / curvature / step;
+          const float code = weight.on_grid(wanted, static_cast<double>(weight.zero(row, c)));
           if (code == codes(row, c)) continue;
           const double by = static_cast<double>(code - codes(row, c)) * step;
           // Rounding errors must not make it walk in circles.

@@ -14,7 +14,8 @@ namespace kaon {
 /// The tile of every element, in the tensor's order.
 std::vector<int64_t> tiles_of(const Tiling& tiling);
 
-/// A weight with an integer format, cut into the rows that its layer multiplies with, and the grid it has to end on.
+/// A weight with an integer or float format, cut into the rows that its layer multiplies with, and the grid it has to
+/// end on. The code of a float format is the number that it stands for.
 struct GridWeight {
   Quantizer* quantizer = nullptr;
   std::vector<const Layer*> layers;  ///< that share it
@@ -22,14 +23,17 @@ struct GridWeight {
   FloatMatrix exact;  ///< [all_rows, cols]; so are the others
   FloatMatrix scale;
   FloatMatrix zero;
-  float lowest = 0;  ///< codes
-  float highest = 0;
+  double lowest = 0;  ///< codes
+  double highest = 0;
+  bool is_float = false;
+  int lowest_exponent = 0;  ///< of floats
+  int mantissa_bits = 0;
 
   const std::string& name() const { return layers.front()->name; }
+  /// The code, less the zero point, nearest to any number.
+  float on_grid(double code, double zero_point) const;
   /// The code nearest to `value`, less the zero point.
   float nearest(double value, int64_t row, int64_t col) const;
-  float least(int64_t row, int64_t col) const { return lowest - zero(row, col); }
-  float most(int64_t row, int64_t col) const { return highest - zero(row, col); }
   double step(int64_t row, int64_t col) const { return static_cast<double>(scale(row, col)); }
   /// Spreads scales and zero points over the elements.
   void set_params(const QuantParams& params);

@@ -12,7 +12,7 @@ For every model and scheme, sample by sample:
    session.disable_quant_qdq=1 (w8a8d with float products, as integer ones leave nothing to reorder), or with weights
    that differ in their last bits: where few codes flip, that one way flipped none is luck;
  - optimised, the file loads, has the fused operators and computes about the same (10 dB less).
-Without --full a few schemes on every model and every scheme on two of them."""
+Without --full a few schemes on every model and every scheme on two of them, with algorithms too."""
 import json
 import os
 import re
@@ -32,6 +32,10 @@ SCHEMES = ["w8", "w8c", "w4g32", "w4g128", "w4g32s", "w4g128s", "w4c", "w8a8", "
            "fp16", "bf16"]
 FEW = ["w8a8c", "w8a8d", "w4g32", "fp8d"]  # one of each kind, for the models that are not in ALL
 ALL = ["resnet20_cifar10_fp32.onnx", "model.onnx"]
+ALGORITHMS = {"resnet20_cifar10_fp32.onnx": ["w8a8+cle+range_search+bias_correction", "w4c+range_search+adaround",
+                                             "fp8+gptq+bias_correction"],
+              "model.onnx": ["w8a8+smooth_quant+range_search", "w4g32+awq+gptq"],
+              "etinynet1.0_imagenet_fp32.onnx": ["w8a8c+bn_reestimation"]}
 STATIC = {"w8a8", "w8a8c", "a16w8", "fp8"}
 TIE = 2e-6  # the root of 1000 products times 2^-24; up to 1.3e-6 was seen, behind 960 products
 SUM = 1e-5
@@ -374,6 +378,8 @@ def main():
     for path in find_models(folders):
         name = os.path.basename(path)
         schemes = only or (SCHEMES if full or name in ALL and "MiniLM" not in path else FEW)
+        if not only and "MiniLM" not in path:
+            schemes = schemes + ALGORITHMS.get(name, [])
         data = os.path.join(os.path.dirname(os.path.dirname(path)), "data")
         if not os.path.isdir(data):
             data = os.path.join(os.path.dirname(os.path.dirname(os.path.dirname(path))), "data")
@@ -396,8 +402,8 @@ def main():
                 one = Comparison(os.path.join(scratch, scheme))
                 weights = one.check_weights()
                 one.check_layers()
-                db = one.check_end_to_end(scheme)
-                fused = one.check_fused(scheme, scratch)
+                db = one.check_end_to_end(scheme.split("+")[0])
+                fused = one.check_fused(scheme.split("+")[0], scratch)
                 print(f"  {scheme}: {weights} weights, {one.codes} codes, {one.differing} on ties (to {one.tie:.2g}), "
                       f"sums to {one.sum:.2g}, dB: {', '.join(f'{way} {n:.1f}' for way, n in db.items())}, "
                       f"{fused}, {time.time() - start:.1f} s")

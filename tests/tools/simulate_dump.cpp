@@ -1,8 +1,8 @@
 // simulate_dump MODEL CALIB DATA WHOLE OUT_FOLDER SCHEME...: quantizes, exports and simulates.
-// Each scheme gets a folder with model.onnx, values.npz (inputs and outputs, sample by sample, "0:name", and for the
-// first WHOLE samples every value at a quantizer) and plan.json (the quantizers, and under which name the simulation
-// keeps what they make).
-// tests/oracles compares them with what ONNX Runtime computes from the file.
+// A scheme may name algorithms: "w8a8+cle+bias_correction". Each gets a folder with model.onnx, values.npz (inputs and
+// outputs, sample by sample, "0:name", and for the first WHOLE samples every value at a quantizer) and plan.json (the
+// quantizers, and under which name the simulation keeps what they make). tests/oracles compares them with what ONNX
+// Runtime computes from the file.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -57,9 +57,20 @@ Json plan_of(const kaon::QuantizedModel& quantized, kaon::Graph& simulated) {
   return {{"activations", std::move(activations)}, {"weights", std::move(weights)}};
 }
 
+kaon::Config config_of(const std::string& scheme) {
+  size_t end = scheme.find('+');
+  kaon::Config config = kaon::scheme_config(scheme.substr(0, end));
+  while (end != std::string::npos) {
+    const size_t begin = end + 1;
+    end = scheme.find('+', begin);
+    config.algorithms.push_back({scheme.substr(begin, end - begin)});
+  }
+  return config;
+}
+
 void dump(const kaon::Model& model, const std::string& scheme, const kaon::Dataset& calibration,
           const kaon::Dataset& data, int64_t whole, const std::filesystem::path& folder) {
-  const kaon::QuantizedModel quantized = kaon::quantize(model, kaon::scheme_config(scheme), &calibration);
+  const kaon::QuantizedModel quantized = kaon::quantize(model, config_of(scheme), &calibration);
   const kaon::Exported exported = kaon::export_onnx(quantized);
   std::filesystem::create_directories(folder);
   kaon::write_onnx(exported.model, folder / "model.onnx");

@@ -46,6 +46,7 @@ void round_weights(const AlgorithmInput& input) {
 void register_adaround(Registry<Algorithm>& algorithms) {
   algorithms.add("adaround",
                  {.summary = "searches the rounding of weights with the least error of the layer's output",
+                  .decides = Decides::BetterCodes,
                   .options = {{.name = "damping",
                                .value = 0.001,
                                .min = 0,

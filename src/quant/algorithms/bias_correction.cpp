@@ -161,6 +161,7 @@ void correct_biases(const AlgorithmInput& input) {
 
 void register_bias_correction(Registry<Algorithm>& algorithms) {
   algorithms.add("bias_correction", {.summary = "takes the mean error of quantized weights back through the biases",
+                                     .decides = Decides::Biases,
                                      .options = {{.name = "sequential",
                                                   .value = 0,
                                                   .min = 0,

@@ -37,6 +37,7 @@ void round_weights(const AlgorithmInput& input) {
 
 void register_gptq(Registry<Algorithm>& algorithms) {
   algorithms.add("gptq", {.summary = "rounds weights column after column; what one loses, the next take back",
+                          .decides = Decides::Codes,
                           .options = {{.name = "damping",
                                        .value = 0.01,
                                        .min = 0,

@@ -1,23 +1,30 @@
+#include "quant/activation_ranges.h"
 #include "quant/weight_ranges.h"
 
 namespace kaon {
 namespace {
 
-void search_weights(const AlgorithmInput& input) {
-  std::vector<GridWeight> weights = grid_weights(input);
-  if (weights.empty()) return;
-  const auto statistics = statistics_of(weights, input);
-  const RangeOptions options{input.option("least"), static_cast<int64_t>(input.option("steps"))};
-  for (size_t w = 0; w < weights.size(); ++w) apply_ranges(weights[w], *statistics[w], options, input);
-  if (input.report.changed == 0) input.note("no weight gains by another range");
+Option of(const char* name, const char* help) {
+  return {.name = name, .value = 1, .min = 0, .max = 1, .help = help, .flag = true};
 }
 
 }  // namespace
 
 void register_range_search(Registry<Algorithm>& algorithms) {
-  algorithms.add("range_search", {.summary = "gives weights the range with the least error of the layer's output",
-                                  .options = range_options(),
-                                  .run = search_weights});
+  std::vector<Option> options = range_options();
+  options.push_back(of("weights", "ranges of weights are searched"));
+  options.push_back(of("activations", "ranges of static activations are searched"));
+  algorithms.add(
+      "range_search",
+      {.summary = "gives weights and activations the range with the least error of the layer's output",
+       .decides = Decides::Ranges,
+       .options = std::move(options),
+       .run = [](const AlgorithmInput& input) {
+         if (input.flag("weights")) search_all_ranges(input);
+         if (input.flag("activations")) {
+           search_activation_ranges(input, {input.option("least"), static_cast<int64_t>(input.option("steps"))});
+         }
+       }});
 }
 
 }  // namespace kaon

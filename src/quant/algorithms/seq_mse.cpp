@@ -24,6 +24,7 @@ void search_in_order(const AlgorithmInput& input) {
 
 void register_seq_mse(Registry<Algorithm>& algorithms) {
   algorithms.add("seq_mse", {.summary = "range_search on what layers read in the quantized network, from front to back",
+                             .decides = Decides::Ranges,
                              .options = range_options(),
                              .run = search_in_order});
 }
