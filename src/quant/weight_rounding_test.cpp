@@ -104,6 +104,8 @@ TEST(WeightRounding, GptqLosesLessThanTheNearest) {
   }
   expect_less_error("gptq", 0.8, config_of("int8", Granularity::PerTensor));
   expect_less_error("gptq", 0.95, config_of("int2", Granularity::PerChannel));
+  expect_less_error("gptq", 0.8, config_of("fp8_e4m3", Granularity::PerTensor));
+  expect_less_error("gptq", 0.8, config_of("fp4_e2m1", Granularity::PerChannel));
 }
 
 TEST(WeightRounding, AdaroundLosesLessThanGptq) {
@@ -113,6 +115,7 @@ TEST(WeightRounding, AdaroundLosesLessThanGptq) {
   }
   expect_less_error("adaround", 0.7, config_of("int8", Granularity::PerTensor));
   expect_less_error("adaround", 0.9, config_of("int2", Granularity::PerChannel));
+  expect_less_error("adaround", 0.7, config_of("fp8_e4m3", Granularity::PerTensor));
 }
 
 TEST(WeightRounding, RangesThatClip) {
