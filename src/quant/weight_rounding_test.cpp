@@ -143,7 +143,7 @@ TEST(WeightRounding, SeqMseSeesTheQuantizedNetwork) {
   EXPECT_GT(quantize(residual_network(), config, &data).algorithms.at(0).changed, 0) << "with quantized activations";
 }
 
-TEST(WeightRounding, RangesThenRoundingThenRanges) {
+TEST(WeightRounding, RangesThenRounding) {
   const Kind& kind = kinds().front();
   const Model model = model_of(kind);
   const MemoryDataset data = data_of(kind);
@@ -156,7 +156,6 @@ TEST(WeightRounding, RangesThenRoundingThenRanges) {
   };
   EXPECT_LT(left({{"range_search"}, {"adaround"}}), 0.8 * left({{"adaround"}}));
   EXPECT_LE(left({{"gptq"}, {"adaround"}}), left({{"gptq"}}));
-  EXPECT_EQ(left({{"adaround"}, {"range_search"}}), left({{"range_search"}})) << "other scales undo the rounding";
 }
 
 TEST(WeightRounding, IsTheSameOnAnyNumberOfThreads) {
@@ -183,7 +182,7 @@ TEST(WeightRounding, IsTheSameOnAnyNumberOfThreads) {
 TEST(WeightRounding, SaysWhatItLeavesAlone) {
   const MemoryDataset data = residual_data();
   for (const char* algorithm : {"gptq", "adaround", "range_search", "seq_mse"}) {
-    Config config = scheme_config("fp8");
+    Config config = scheme_config("mxfp8");
     config.algorithms = {{algorithm}};
     const QuantizedModel quantized = quantize(residual_network(), config, &data);
     const AlgorithmReport& report = quantized.algorithms.at(0);
