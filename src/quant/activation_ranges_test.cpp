@@ -18,7 +18,7 @@ Config searching(const char* scheme, bool search) {
   Config config = scheme_config(scheme);
   if (config.global.input.spec) config.global.input.spec->format = "uint4";
   config.global.output = SlotRule::stays_float();
-  if (search) config.algorithms = {{"range_search", {{"weights", 0}}}};
+  if (search) config.algorithms = {{"range_search", {{"weights", 0}, {"activations", 1}}}};
   return config;
 }
 
