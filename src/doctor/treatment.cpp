@@ -223,6 +223,10 @@ class Course {
       std::vector<Treatment> fewer = kept_;
       fewer.erase(fewer.begin() + static_cast<int64_t>(i));
       const Prescription prescription = with(fewer);
+      if (prescription == result_.prescription) {  // a later one stands in its place
+        kept_ = std::move(fewer);
+        continue;
+      }
       const Outcome& outcome = patient_.try_out(prescription);
       if (!outcome.error.empty()) continue;
       remember("without " + in_words(kept_[i]), prescription, outcome);
