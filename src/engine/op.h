@@ -65,6 +65,8 @@ struct Subgraph {
   std::shared_ptr<const Program> program;
   std::vector<size_t> captures;  ///< positions among the call's inputs
 
+  /// The inputs of its program: its own, then the captured values.
+  std::vector<Value> arguments(const Call& call, std::vector<Value> inputs) const;
   std::vector<Value> run(const Call& call, std::vector<Value> inputs) const;
 };
 

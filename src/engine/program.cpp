@@ -152,6 +152,7 @@ void ProgramBuilder::build_step(const Node& node) {
   Step step;
   captured_.clear();
   check_attributes(node);
+  subgraphs_.clear();
   const OpInfo info(node, opset_of(*model_, node.domain), *this);
   if (const KernelMaker* maker = operators().find(node.domain, node.op)) {
     try {
@@ -170,6 +171,7 @@ void ProgramBuilder::build_step(const Node& node) {
   step.inputs.insert(step.inputs.end(), captured_.begin(), captured_.end());
   for (const std::string& output : node.outputs) step.outputs.push_back(output.empty() ? unnamed() : define(output));
   if (step.outputs.empty()) step.outputs.push_back(unnamed());
+  step.subgraphs = std::move(subgraphs_);
   program_->steps_.push_back(std::move(step));
 }
 
@@ -204,13 +206,18 @@ Subgraph ProgramBuilder::subgraph(const Node& node, const std::string& attribute
     subgraph.captures.push_back(node.inputs.size() + captured_.size());
     captured_.push_back(define(name));
   }
+  subgraphs_[attribute] = subgraph;
   return subgraph;
 }
 
-std::vector<Value> Subgraph::run(const Call& call, std::vector<Value> inputs) const {
+std::vector<Value> Subgraph::arguments(const Call& call, std::vector<Value> inputs) const {
   inputs.resize(program->graph().inputs.size());
   for (const size_t position : captures) inputs.push_back(call.has(position) ? call.value(position) : Value{});
-  return program->run(std::move(inputs));
+  return inputs;
+}
+
+std::vector<Value> Subgraph::run(const Call& call, std::vector<Value> inputs) const {
+  return program->run(arguments(call, std::move(inputs)));
 }
 
 }  // namespace kaon

@@ -15,7 +15,8 @@ struct Step {
   Kernel kernel;
   std::vector<int32_t> inputs;  ///< the node's own, then what its subgraphs capture
   std::vector<int32_t> outputs;
-  std::vector<int32_t> dead;  ///< values nobody reads after this step
+  std::vector<int32_t> dead;                       ///< values nobody reads after this step
+  std::map<std::string, Subgraph> subgraphs = {};  ///< by the attribute that holds each
 };
 
 using InputEdit = std::function<void(size_t input, Value& value)>;
@@ -96,6 +97,7 @@ class ProgramBuilder {
   std::vector<std::string>& unsupported_;
   std::shared_ptr<Program> program_;
   std::vector<int32_t> captured_;  ///< by the subgraphs of the node being built
+  std::map<std::string, Subgraph> subgraphs_;
 };
 
 }  // namespace kaon

@@ -1,8 +1,10 @@
 #include <algorithm>
 #include <limits>
+#include <mutex>
 
 #include "base/memory_budget.h"
 #include "engine/arith.h"
+#include "engine/plan/plan.h"
 #include "engine/program.h"
 
 namespace kaon {
@@ -46,14 +48,38 @@ Value stack(const std::vector<Value>& values, int64_t axis) {
   return {at::stack(tensors, axis), values.front().type};
 }
 
+/// A branch of an If, with plans of its own: it may hold the whole network.
+class Branch {
+ public:
+  explicit Branch(Subgraph graph) : graph_(std::move(graph)), planned_(std::make_shared<Planned>(graph_.program)) {}
+
+  std::vector<Value> run(const Call& call) const {
+    const bool plannable = c10::InferenceMode::is_enabled() && !call.shapes_only();
+    if (plannable) {
+      const std::unique_lock lock(planned_->mutex, std::try_to_lock);  // frames share programs
+      if (lock) return planned_->plans.run_inputs(graph_.arguments(call, {}));
+    }
+    return graph_.run(call, {});
+  }
+
+ private:
+  struct Planned {
+    explicit Planned(std::shared_ptr<const Program> program) : plans(std::move(program)) {}
+    std::mutex mutex;
+    Plans plans;
+  };
+  Subgraph graph_;
+  std::shared_ptr<Planned> planned_;
+};
+
 Kernel make_if(const OpInfo& info) {
   const auto branch = [&](const char* attribute) {
     Subgraph graph = info.subgraph(attribute);
     require_count(graph.program->graph().outputs.size(), info.output_count(), "outputs of a branch");
-    return graph;
+    return Branch(std::move(graph));
   };
   return [then_branch = branch("then_branch"), else_branch = branch("else_branch")](Call& call) {
-    std::vector<Value> outputs = (truth(call.in(0)) ? then_branch : else_branch).run(call, {});
+    std::vector<Value> outputs = (truth(call.in(0)) ? then_branch : else_branch).run(call);
     for (size_t i = 0; i < outputs.size(); ++i) call.out(i, std::move(outputs[i]));
   };
 }

@@ -208,6 +208,48 @@ Lowering::Describe Lowering::convolution(const Shape& x, const Shape& weights, b
   };
 }
 
+/// The value under another shape of as many elements; both are views of one memory.
+int32_t Lowering::view_of(int32_t value, Shape shape) {
+  ValueFacts facts = this->facts(value);
+  facts.shape = std::move(shape);
+  const int32_t view = graph_.add_value(std::move(facts));
+  states_.emplace_back();
+  share_memory(value, view);
+  return view;
+}
+
+/// oneDNN's kernels work along the last axis: where that is a single column, the rows take its place.
+bool Lowering::lower_column_conv(const PlanOp& op, const SlidingWindow& window) {
+  const Shape x_shape = facts(op.inputs[0]).shape;
+  const Shape y_shape = facts(op.outputs[0]).shape;
+  const Shape w_shape = facts(op.inputs[1]).shape;
+  const auto is_residual = [&](const PostOp& post) { return post.operand >= 0 && !facts(post.operand).is_static; };
+  if (x_shape.size() != 4 || x_shape[3] != 1 || w_shape[3] != 1 || y_shape[3] != 1 || x_shape[2] == 1) return false;
+  if (window.begin[1] != 0 || window.end[1] != 0 || std::ranges::any_of(op.post, is_residual)) return false;
+  const auto turned = [](const Shape& shape) { return Shape{shape[0], shape[1], 1, shape[2]}; };
+  PlanOp row = op;
+  Node node = *op.node;
+  const auto swap = [&](const char* attribute, const Shape& values) {
+    node.set(attribute, std::vector<int64_t>(values.begin(), values.end()));
+  };
+  swap("kernel_shape", {1, w_shape[2]});
+  swap("strides", {1, window.strides[0]});
+  swap("dilations", {1, window.dilations[0]});
+  swap("pads", {0, window.begin[0], 0, window.end[0]});
+  node.set("auto_pad", std::string("NOTSET"));
+  graph_.made.push_back(std::make_shared<const Node>(std::move(node)));
+  row.node = graph_.made.back().get();
+  row.inputs[0] = view_of(op.inputs[0], turned(x_shape));
+  row.inputs[1] = add_constant(facts(op.inputs[1]).constant.tensor.reshape(turned(w_shape)));
+  ValueFacts facts = this->facts(op.outputs[0]);
+  facts.shape = turned(y_shape);
+  row.outputs = {graph_.add_value(std::move(facts))};
+  states_.emplace_back();
+  if (!lower_conv(row)) return false;
+  share_memory(row.outputs[0], op.outputs[0]);
+  return true;
+}
+
 bool Lowering::lower_conv(const PlanOp& op) {
   const int32_t x = op.inputs[0];
   const int32_t w = op.inputs[1];
@@ -217,6 +259,7 @@ bool Lowering::lower_conv(const PlanOp& op) {
   const Shape w_shape = facts(w).shape;
   if (x_shape.size() < 3 || x_shape.size() > 5) return false;
   const SlidingWindow window = slide(window_attributes(*op.node), x_shape, {w_shape.begin() + 2, w_shape.end()});
+  if (lower_column_conv(op, window)) return true;
   const int64_t groups = op.node->get_int("group", 1);
 
   Product product;

@@ -318,14 +318,19 @@ bool Lowering::lower_view(const PlanOp& op) {
   const int32_t x = op.inputs[0];
   const int32_t y = op.outputs[0];
   if (op.outputs.size() > 1 && op.outputs[1] >= 0) return false;
-  if (is_float(x) && state(x).forms.empty() && state(x).pending) {
-    state(y).pending = state(x).pending;
-    holders_[out_.slots[static_cast<size_t>(first_form(state(x).pending->source).slot)].root].push_back(y);
-    return true;
-  }
-  const int32_t slot = alias_slot(y, request_plain(x));
-  add_form(y, is_float(y) ? plain_desc(facts(y).shape) : Desc(), slot);
+  share_memory(x, y);
   return true;
+}
+
+/// `view` has the elements of `value`, in their order.
+void Lowering::share_memory(int32_t value, int32_t view) {
+  if (is_float(value) && state(value).forms.empty() && state(value).pending) {
+    state(view).pending = state(value).pending;
+    holders_[out_.slots[static_cast<size_t>(first_form(state(value).pending->source).slot)].root].push_back(view);
+    return;
+  }
+  const int32_t slot = alias_slot(view, request_plain(value));
+  add_form(view, is_float(view) ? plain_desc(facts(view).shape) : Desc(), slot);
 }
 
 /// Runs the node's own kernel on the numbers 1, 2, 3 … and reads off where every element came from.

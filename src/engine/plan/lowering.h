@@ -145,6 +145,9 @@ class Lowering {
 
   // Rules (lower_*.cpp): false when the op is not for them.
   bool lower_conv(const PlanOp& op);
+  bool lower_column_conv(const PlanOp& op, const SlidingWindow& window);
+  int32_t view_of(int32_t value, Shape shape);
+  void share_memory(int32_t value, int32_t view);
   bool lower_conv_transpose(const PlanOp& op);
   bool lower_matmul(const PlanOp& op);
   bool lower_gemm(const PlanOp& op);

@@ -415,6 +415,21 @@ std::vector<Value> Plans::run_slices(const std::vector<Value>& table, const Hook
   return outputs;
 }
 
+std::vector<Value> Plans::run_inputs(std::vector<Value> inputs) {
+  constexpr size_t kMostPlans = 8;
+  static const Hooks kNone;
+  std::vector<Value> table = program_->new_table();
+  for (size_t i = 0; i < inputs.size(); ++i) table[static_cast<size_t>(program_->inputs()[i])] = inputs[i];
+  if (entries_.size() >= kMostPlans && !entries_.contains(key_of(table, kNone)))
+    return program_->run(std::move(inputs));
+  Entry& found = entry(table, kNone);
+  if (found.slice == 0 && found.traced == nullptr) return program_->run(std::move(inputs));
+  hooks_ = &kNone;
+  const VariantIds as_it_is(*program_, {});
+  return found.slice > 0 ? run_slices(table, kNone, as_it_is, found.slice)
+                         : plan_of(found, as_it_is).run(inputs_of(table));
+}
+
 std::vector<Tensor> Plans::run(std::vector<Value> table, const Hooks& hooks, const VariantIds& variant) {
   Entry& found = entry(table, hooks);
   if (found.slice == 0 && found.traced == nullptr) {

@@ -277,6 +277,71 @@ TEST(Plan, QuantizersOfAFileArePartOfTheConvolution) {
   }));
 }
 
+TEST(Plan, ConvolutionsOfAColumnRunAlongIt) {
+  Net net({2, 8, 41, 1});
+  const auto conv = [&](const std::string& x, int64_t kernel, std::vector<Attribute> attributes) {
+    const std::string w = net.constant(net.random({8, 8, kernel, 1}, 0.3F));
+    return net.op("Conv", {x, w, net.constant(net.random({8}))}, std::move(attributes));
+  };
+  const std::string a = net.op("Relu", {net.batch_norm(conv("x", 5, {}), 8)});
+  const std::string b = conv(a, 3,
+                             {{"strides", std::vector<int64_t>{2, 3}, {}},
+                              {"dilations", std::vector<int64_t>{3, 1}, {}},
+                              {"pads", std::vector<int64_t>{2, 0, 1, 0}, {}}});
+  const std::string c = net.op("Add", {conv(b, 3, {{"auto_pad", std::string("SAME_UPPER"), {}}}), b});
+  const std::string output = net.op("Mul", {c, net.constant(net.random({8, 1, 1}))});
+  net.check({output, b});
+  Engine engine = net.engine({output});
+  const TensorMap inputs = net.inputs();
+  int64_t rows = 0;
+  for (const std::string& one : executed([&] { engine.run(inputs); })) {
+    if (!one.starts_with("convolution")) continue;
+    rows += one.find("_ih1oh1kh1") != std::string::npos ? 1 : 0;
+  }
+  EXPECT_EQ(rows, 2);  // what adds a residual stays as it is
+}
+
+std::shared_ptr<Graph> branch(std::vector<Node> nodes, const std::string& output) {
+  auto graph = std::make_shared<Graph>();
+  graph->name = "branch";
+  graph->nodes = std::move(nodes);
+  graph->outputs = {{.name = output}};
+  return graph;
+}
+
+TEST(Plan, AnIfThatShapesDecideIsPartOfIt) {
+  Net net({3, 8});
+  const std::string rows = net.op("Gather", {net.op("Shape", {"x"}), net.constant(Tensor::scalar(int64_t{0}))});
+  const std::string three = net.op("Equal", {rows, net.constant(Tensor::scalar(int64_t{3}))});
+  const std::string shape = net.ints({-1, 24});
+  const std::string chosen =
+      net.op("If", {three},
+             {{"then_branch", branch({make_node("Reshape", {"x", shape}, {"flat"})}, "flat"), {}},
+              {"else_branch", branch({make_node("NonZero", {"x"}, {"some"})}, "some"), {}}});
+  const std::string output = net.op("Relu", {net.op("MatMul", {chosen, net.constant(net.random({24, 16}))})});
+  net.check({output});
+  Engine engine = net.engine({output});
+  const TensorMap inputs = net.inputs();
+  EXPECT_FALSE(executed([&] { engine.run(inputs); }).empty());
+}
+
+TEST(Plan, ABranchThatHoldsTheNetworkHasAPlan) {
+  Net net({4, 24});
+  const std::string large =
+      net.op("Greater", {net.op("ReduceMax", {"x"}, {{"keepdims", int64_t{0}, {}}}), net.scalar(-99)});
+  const std::string output = net.op("If", {large},
+                                    {{"then_branch",
+                                      branch({make_node("Constant", {}, {"w"}, {{"value", net.random({24, 16}), {}}}),
+                                              make_node("MatMul", {"x", "w"}, {"m"}), make_node("Relu", {"m"}, {"r"})},
+                                             "r"),
+                                      {}},
+                                     {"else_branch", branch({make_node("Neg", {"x"}, {"n"})}, "n"), {}}});
+  net.check({output});
+  Engine engine = net.engine({output});
+  const TensorMap inputs = net.inputs();
+  EXPECT_FALSE(executed([&] { engine.run(inputs); }).empty());
+}
+
 TEST(Plan, OneAndThreeDimensionalConvolutions) {
   Net flat({2, 6, 31});
   const std::string w = flat.constant(flat.random({10, 3, 5}, 0.3F));

@@ -14,10 +14,32 @@ bool shape_is_open(const OpFacts& facts, const Step& step, Fixed is_fixed) {
                              [&](size_t input) { return input < step.inputs.size() && !is_fixed(input); });
 }
 
+/// Whether `step` is an If that always takes the same branch, in which no shape depends on data.
+template <typename Fixed>
+bool is_settled_if(const Node& node, const Step& step, const std::vector<Value>& table, Fixed is_fixed) {
+  if (!node.domain.empty() || node.op != "If" || !is_fixed(0)) return false;
+  const at::Tensor& condition = table[static_cast<size_t>(step.inputs[0])].tensor;
+  if (condition.numel() != 1) return false;
+  const Subgraph& branch = step.subgraphs.at(condition.item().toBool() ? "then_branch" : "else_branch");
+  const Program& program = *branch.program;
+  std::vector<Value> inner = program.new_table();
+  std::vector<bool> fixed_inputs(program.inputs().size());
+  const size_t own = program.graph().inputs.size();
+  for (size_t k = 0; k < branch.captures.size(); ++k) {
+    const int32_t id = step.inputs[branch.captures[k]];
+    if (id >= 0) inner[static_cast<size_t>(program.inputs()[own + k])] = table[static_cast<size_t>(id)];
+    fixed_inputs[own + k] = is_fixed(branch.captures[k]);
+  }
+  const Hooks none;
+  std::vector<Value> derived;
+  return trace_program(program, std::move(inner), HookTable(program, none), derived, false, fixed_inputs)
+      .unplannable.empty();
+}
+
 }  // namespace
 
 Trace trace_program(const Program& program, std::vector<Value> table, const HookTable& hooks,
-                    std::vector<Value>& derived, bool shapes_only) {
+                    std::vector<Value>& derived, bool shapes_only, const std::vector<bool>& fixed_inputs) {
   Trace trace;
   derived.resize(table.size());
   trace.values.resize(table.size());
@@ -32,7 +54,9 @@ Trace trace_program(const Program& program, std::vector<Value> table, const Hook
     if (facts.is_static) facts.constant = {value.tensor.contiguous(), value.type};
   };
   std::vector<bool> given(table.size());
-  for (const int32_t id : program.inputs()) given[static_cast<size_t>(id)] = true;
+  for (size_t i = 0; i < program.inputs().size(); ++i) {
+    given[static_cast<size_t>(program.inputs()[i])] = i >= fixed_inputs.size() || !fixed_inputs[i];
+  }
   for (size_t id = 0; id < table.size(); ++id) {
     // An input with a default that the caller left alone is a constant too.
     const auto value = static_cast<int32_t>(id);
@@ -57,7 +81,7 @@ Trace trace_program(const Program& program, std::vector<Value> table, const Hook
       return is_static(step.inputs[input]) &&
              !hooks.may_replace_edge(static_cast<int64_t>(i), static_cast<int64_t>(input));
     };
-    if (!step_static && shape_is_open(facts, step, is_fixed)) {
+    if (!step_static && shape_is_open(facts, step, is_fixed) && !is_settled_if(node, step, table, is_fixed)) {
       trace.unplannable = node.label();
       return trace;
     }

@@ -26,8 +26,8 @@ struct Trace {
 /// Runs the program once and notes shapes, types and everything that does not depend on the inputs' contents.
 /// What follows from a value or edge that `hooks` may replace is not static. With `shapes_only`, costly steps that
 /// depend on the inputs give zeros. `derived` keeps, by value, what follows from constants alone: computed by the first
-/// trace, taken from there by later ones.
+/// trace, taken from there by later ones. `fixed_inputs`, by the program's inputs: those whose contents never change.
 Trace trace_program(const Program& program, std::vector<Value> table, const HookTable& hooks,
-                    std::vector<Value>& derived, bool shapes_only);
+                    std::vector<Value>& derived, bool shapes_only, const std::vector<bool>& fixed_inputs = {});
 
 }  // namespace kaon
