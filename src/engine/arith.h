@@ -20,10 +20,20 @@ inline at::Tensor optional_input(const Call& call, size_t input) {
   return call.has(input) ? widen(call.in(input)) : at::Tensor();
 }
 
-/// The kernel of a function of the first input whose result has that input's type.
+/// The kernel of a function of the first input whose result has that input's type and shape.
 template <typename Function>
 Kernel unary(Function function) {
-  return [function](Call& call) { call.out(0, function(widen(call.in(0))), call.type(0)); };
+  return [function](Call& call) {
+    if (call.shapes_only()) return call.out_zeros(0, call.in(0).sizes(), call.type(0));
+    call.out(0, function(widen(call.in(0))), call.type(0));
+  };
+}
+
+/// Sets the first output of an operator that broadcasts all its inputs to zeros.
+inline void broadcast_zeros(Call& call, DType type) {
+  std::vector<int64_t> shape = call.in(0).sizes().vec();
+  for (size_t i = 1; i < call.input_count(); ++i) shape = at::infer_size(shape, call.in(i).sizes());
+  call.out_zeros(0, shape, type);
 }
 
 /// uint64 travels in int64; with the top bit flipped it also sorts as it should. Undone by the same call.

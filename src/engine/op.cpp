@@ -1,5 +1,8 @@
 #include "engine/op.h"
 
+#include <cstring>
+
+#include "engine/memory_guard.h"
 #include "engine/program.h"
 
 namespace kaon {
@@ -74,6 +77,15 @@ void Call::out(size_t output, Value value) {
          name_of(value.type), at::toString(value.tensor.scalar_type()));
   }
   outputs_[output] = std::move(value);
+}
+
+void Call::out_zeros(size_t output, at::IntArrayRef shape, DType type) {
+  const at::ScalarType held = carrier(type);
+  require_room(shape, static_cast<int64_t>(at::elementSize(held)));
+  const std::vector<int64_t> strides(shape.size(), 0);
+  at::Tensor zero = at::empty_strided(shape, strides, held);
+  if (zero.numel() > 0) std::memset(zero.data_ptr(), 0, at::elementSize(held));
+  out(output, Value{std::move(zero), type});
 }
 
 const Tensor* OpInfo::constant(size_t input) const {

@@ -37,12 +37,14 @@ class Call {
   std::vector<int64_t> sizes(size_t input) const;
 
   bool wants(size_t output) const { return output < outputs_.size(); }
-  /// Only the outputs' shapes and types matter: costly kernels may give zeros.
+  /// Only the outputs' shapes and types matter: kernels whose work grows with the data give out_zeros().
   bool shapes_only() const { return shapes_only_; }
   /// Sets an output; `type` is needed only where ATen's type does not tell (see Value).
   void out(size_t output, at::Tensor tensor);
   void out(size_t output, at::Tensor tensor, DType type);
   void out(size_t output, Value value);
+  /// Sets an output of this shape: a zero that is seen everywhere, so that it takes no memory.
+  void out_zeros(size_t output, at::IntArrayRef shape, DType type);
 
  private:
   std::span<const Value* const> inputs_;

@@ -155,6 +155,7 @@ void ProgramBuilder::build_step(const Node& node) {
   subgraphs_.clear();
   const OpInfo info(node, opset_of(*model_, node.domain), *this);
   if (const KernelMaker* maker = operators().find(node.domain, node.op)) {
+    step.facts = operators().facts(node.domain, node.op);
     try {
       step.kernel = (*maker)(info);
     } catch (const Error& error) {

@@ -13,7 +13,8 @@ namespace kaon {
 /// One node made ready: values are indices into the run's table, -1 where an optional input is left out.
 struct Step {
   Kernel kernel;
-  std::vector<int32_t> inputs;  ///< the node's own, then what its subgraphs capture
+  const OpFacts* facts = nullptr;  ///< of its operator
+  std::vector<int32_t> inputs;     ///< the node's own, then what its subgraphs capture
   std::vector<int32_t> outputs;
   std::vector<int32_t> dead;                       ///< values nobody reads after this step
   std::map<std::string, Subgraph> subgraphs = {};  ///< by the attribute that holds each

@@ -102,7 +102,7 @@ at::Tensor convolve(const at::Tensor& x, const at::Tensor& weight, const at::Ten
   std::vector<int64_t> shape{x.size(0), weight.size(0)};
   shape.insert(shape.end(), window.output.begin(), window.output.end());
   require_room(shape, static_cast<int64_t>(x.element_size()));
-  if (shape_only) return at::zeros({1}, x.options()).expand(shape);
+  if (shape_only) return at::zeros({}, x.options()).expand(shape);
   const std::vector<int64_t> zeros(window.rank(), 0);
   const bool native =
       window.symmetric() && std::all_of(window.begin.begin(), window.begin.end(), [](int64_t pad) { return pad >= 0; });

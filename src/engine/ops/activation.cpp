@@ -65,16 +65,18 @@ at::Tensor hardmax(const at::Tensor& x, int64_t axis) {
 /// Before opset 13 these operators saw a matrix: the dimensions from `axis` on were one.
 template <typename Function>
 KernelMaker along_axis(Function function) {
-  return [function](const OpInfo& info) {
+  return [function](const OpInfo& info) -> Kernel {
     const bool as_matrix = info.opset() < 13;
     const int64_t axis = info.node().get_int("axis", as_matrix ? 1 : -1);
-    return unary([=](const at::Tensor& x) {
-      if (!as_matrix) return function(x, wrap_axis(axis, x.dim()));
-      const int64_t split = axis == x.dim() ? axis : wrap_axis(axis, x.dim());
+    return [=](Call& call) {
+      const at::Tensor x = widen(call.in(0));
+      const int64_t split = as_matrix && axis == x.dim() ? axis : wrap_axis(axis, x.dim());
+      if (call.shapes_only()) return call.out_zeros(0, x.sizes(), call.type(0));
+      if (!as_matrix) return call.out(0, function(x, split), call.type(0));
       const int64_t rows = c10::multiply_integers(x.sizes().slice(0, static_cast<size_t>(split)));
       const int64_t columns = c10::multiply_integers(x.sizes().slice(static_cast<size_t>(split)));
-      return function(x.reshape({rows, columns}), 1).reshape(x.sizes());
-    });
+      call.out(0, function(x.reshape({rows, columns}), 1).reshape(x.sizes()), call.type(0));
+    };
   };
 }
 

@@ -38,7 +38,10 @@ Kernel make_cast(const OpInfo& info) {
   if (type == DType::Undefined || type == DType::String || !is_known(type)) {
     info.unsupported(fmt::format("a cast to {}", name_of(type)));
   }
-  return [type, options = cast_options(info)](Call& call) { call.out(0, cast(call.value(0), type, options)); };
+  return [type, options = cast_options(info)](Call& call) {
+    if (call.shapes_only()) return call.out_zeros(0, call.in(0).sizes(), type);
+    call.out(0, cast(call.value(0), type, options));
+  };
 }
 
 Kernel make_cast_like(const OpInfo& info) {

@@ -72,6 +72,7 @@ KernelMaker binary(Binary function) {
   return [function](const OpInfo& info) -> Kernel {
     return [function, inputs = BinaryInputs(info)](Call& call) {
       const auto [a, b] = inputs(call);
+      if (call.shapes_only()) return call.out_zeros(0, at::infer_size(a.sizes(), b.sizes()), call.type(0));
       call.out(0, function(widen(a), widen(b), call.type(0)), call.type(0));
     };
   };
@@ -81,6 +82,7 @@ KernelMaker binary(Binary function) {
 Kernel variadic(Binary function, bool mean = false) {
   return [function, mean](Call& call) {
     const DType type = call.type(0);
+    if (call.shapes_only()) return broadcast_zeros(call, type);
     at::Tensor total = widen(call.in(0));
     for (size_t i = 1; i < call.input_count(); ++i) total = function(total, widen(call.in(i)), type);
     if (mean) total = total / static_cast<double>(call.input_count());
@@ -108,6 +110,7 @@ Kernel make_clip(const OpInfo& info) {
   }
   return [](Call& call) {
     const DType type = call.type(0);
+    if (call.shapes_only()) return call.out_zeros(0, call.in(0).sizes(), type);
     at::Tensor x = widen(call.in(0));
     if (type == DType::UInt64) {
       if (call.has(1)) x = larger(x, call.in(1), type);

@@ -50,6 +50,7 @@ Kernel make_gather(const OpInfo& info) {
     std::vector<int64_t> shape = data.sizes().vec();
     shape.erase(shape.begin() + dim);
     shape.insert(shape.begin() + dim, indices.sizes().begin(), indices.sizes().end());
+    if (call.shapes_only()) return call.out_zeros(0, shape, call.type(0));
     const at::Tensor flat = from_front(indices.reshape({-1}), data.size(dim));
     call.out(0, Value{data.index_select(dim, flat).reshape(shape), call.type(0)});
   };

@@ -11,6 +11,7 @@ KernelMaker compare(Comparison function) {
   return [function](const OpInfo& info) -> Kernel {
     return [function, inputs = BinaryInputs(info)](Call& call) {
       const auto [a, b] = inputs(call);
+      if (call.shapes_only()) return call.out_zeros(0, at::infer_size(a.sizes(), b.sizes()), DType::Bool);
       const DType type = call.type(0);
       call.out(0, function(flip_order(widen(a), type), flip_order(widen(b), type)));
     };
@@ -29,6 +30,11 @@ Kernel make_is_inf(const OpInfo& info) {
   };
 }
 
+void select(Call& call) {
+  if (call.shapes_only()) return broadcast_zeros(call, call.type(1));
+  call.out(0, at::where(call.in(0), call.in(1), call.in(2)), call.type(1));
+}
+
 }  // namespace
 
 void register_logical(OpRegistry& ops) {
@@ -45,9 +51,7 @@ void register_logical(OpRegistry& ops) {
   ops.add_simple(
       "IsNaN", [](Call& call) { call.out(0, at::isnan(widen(call.in(0)))); }, per_sample());
   ops.add("IsInf", make_is_inf, per_sample());
-  ops.add_simple(
-      "Where", [](Call& call) { call.out(0, at::where(call.in(0), call.in(1), call.in(2)), call.type(1)); },
-      broadcasting());
+  ops.add_simple("Where", select, broadcasting());
 }
 
 }  // namespace kaon

@@ -5,6 +5,21 @@ namespace kaon {
 
 namespace {
 
+/// Sets the product of two matrices, or of many, to zeros.
+void product_zeros(Call& call, const at::Tensor& a, const at::Tensor& b) {
+  // Products with a vector, and what does not fit: ATen knows the rules.
+  if (a.dim() < 2 || b.dim() < 2 || a.size(-1) != b.size(-2)) return call.out(0, at::matmul(a, b), call.type(0));
+  std::vector<int64_t> shape = at::infer_size(a.sizes().slice(0, static_cast<size_t>(a.dim()) - 2),
+                                              b.sizes().slice(0, static_cast<size_t>(b.dim()) - 2));
+  shape.insert(shape.end(), {a.size(-2), b.size(-1)});
+  call.out_zeros(0, shape, call.type(0));
+}
+
+void matmul(Call& call) {
+  if (call.shapes_only()) return product_zeros(call, call.in(0), call.in(1));
+  call.out(0, at::matmul(widen(call.in(0)), widen(call.in(1))), call.type(0));
+}
+
 Kernel make_gemm(const OpInfo& info) {
   const float alpha = info.node().get_float("alpha", 1);
   const float beta = info.node().get_float("beta", 1);
@@ -13,6 +28,7 @@ Kernel make_gemm(const OpInfo& info) {
   return [=](Call& call) {
     const at::Tensor a = transpose_a ? widen(call.in(0)).t() : widen(call.in(0));
     const at::Tensor b = transpose_b ? widen(call.in(1)).t() : widen(call.in(1));
+    if (call.shapes_only()) return product_zeros(call, a, b);
     at::Tensor y = at::mm(a, b);
     if (alpha != 1) y = y * alpha;
     if (call.has(2)) y = y + (beta == 1 ? widen(call.in(2)) : widen(call.in(2)) * beta);
@@ -33,8 +49,10 @@ Kernel make_fused_matmul(const OpInfo& info) {
     return transpose && out.dim() > 1 ? out.transpose(-1, -2) : out;
   };
   return [=](Call& call) {
-    const at::Tensor y =
-        at::matmul(arranged(call.in(0), transpose_a, batch_a), arranged(call.in(1), transpose_b, batch_b));
+    const at::Tensor a = arranged(call.in(0), transpose_a, batch_a);
+    const at::Tensor b = arranged(call.in(1), transpose_b, batch_b);
+    if (call.shapes_only()) return product_zeros(call, a, b);
+    const at::Tensor y = at::matmul(a, b);
     call.out(0, alpha == 1 ? y : y * alpha, call.type(0));
   };
 }
@@ -53,9 +71,7 @@ void decide_gemm(const NodeView& view, OpFacts& facts) {
 }  // namespace
 
 void register_matmul(OpRegistry& ops) {
-  ops.add_simple(
-      "MatMul", [](Call& call) { call.out(0, at::matmul(widen(call.in(0)), widen(call.in(1))), call.type(0)); },
-      fixed_shape().where(decide_matmul));
+  ops.add_simple("MatMul", matmul, fixed_shape().where(decide_matmul));
   ops.add("Gemm", make_gemm, fixed_shape().where(decide_gemm));
   ops.add("FusedMatMul", make_fused_matmul, fixed_shape(), kMicrosoft);
   ops.add(

@@ -144,6 +144,15 @@ Kernel make_transpose(const OpInfo& info) {
   };
 }
 
+/// Whether two tensors have the same shape but along one axis.
+bool fits(const at::Tensor& a, const at::Tensor& b, int64_t axis) {
+  if (a.dim() != b.dim()) return false;
+  for (int64_t i = 0; i < a.dim(); ++i) {
+    if (i != axis && a.size(i) != b.size(i)) return false;
+  }
+  return true;
+}
+
 Kernel make_concat(const OpInfo& info) {
   if (info.opset() >= 4 && info.node().find("axis") == nullptr) {
     fail(ErrorCode::InvalidInput, info.node().label(), "the attribute 'axis' is missing");
@@ -159,7 +168,14 @@ Kernel make_concat(const OpInfo& info) {
       }
       parts.push_back(call.in(i));
     }
-    moved(call, at::cat(parts, wrap_axis(axis, call.in(0).dim())));
+    const int64_t along = wrap_axis(axis, call.in(0).dim());
+    if (call.shapes_only() &&
+        std::ranges::all_of(parts, [&](const at::Tensor& part) { return fits(part, parts[0], along); })) {
+      std::vector<int64_t> shape = parts[0].sizes().vec();
+      for (size_t i = 1; i < parts.size(); ++i) shape[static_cast<size_t>(along)] += parts[i].size(along);
+      return call.out_zeros(0, shape, call.type(0));
+    }
+    moved(call, at::cat(parts, along));
   };
 }
 

@@ -30,6 +30,7 @@ void batch_norm(Call& call, const BatchNormAttributes& attributes) {
   if (attributes.training && x.numel() == 0) {
     fail(ErrorCode::InvalidInput, "input 0", "{} holds nothing to take statistics of", to_string(x.sizes()));
   }
+  if (!attributes.training && call.shapes_only()) return call.out_zeros(0, x.sizes(), call.type(0));
   if (!attributes.training) {
     // ATen's fused form has no gradient for the statistics.
     const bool fused = attributes.spatial && x.dim() > 1 && !mean.requires_grad() && !variance.requires_grad();

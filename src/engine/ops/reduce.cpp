@@ -81,6 +81,18 @@ class ReducedAxes {
   Axes attribute_;
 };
 
+std::vector<int64_t> reduced_shape(at::IntArrayRef sizes, const Axes& axes, bool keep) {
+  std::vector<int64_t> shape = sizes.vec();
+  for (auto axis = axes.rbegin(); axis != axes.rend(); ++axis) {
+    if (keep) {
+      shape[static_cast<size_t>(*axis)] = 1;
+    } else {
+      shape.erase(shape.begin() + *axis);
+    }
+  }
+  return shape;
+}
+
 KernelMaker reduce(Reduction reduction, int64_t axes_input_since = 18, bool ordered = false) {
   return [=](const OpInfo& info) -> Kernel {
     const bool keep = info.node().get_int("keepdims", 1) != 0;
@@ -90,6 +102,7 @@ KernelMaker reduce(Reduction reduction, int64_t axes_input_since = 18, bool orde
       if (type == DType::Bool) x = x.to(at::kByte);
       if (ordered) x = flip_order(x, type);
       Axes axes = axes_of(call);
+      if (call.shapes_only()) return call.out_zeros(0, reduced_shape(x.sizes(), axes, keep), type);
       const bool nothing = axes.empty() && x.dim() > 0;
       if (nothing) {
         // ATen takes no axes for all axes: reduce over an added one of length 1.
@@ -183,7 +196,8 @@ void register_reduce(OpRegistry& ops) {
   ops.add("CumSum", cumulative(false), fixed_shape());
   ops.add("CumProd", cumulative(true), fixed_shape());
   ops.add("TopK", make_top_k, fixed_shape({1}));
-  ops.add_simple("Det", unary([](const at::Tensor& x) { return at::linalg_det(x); }), fixed_shape());
+  ops.add_simple(
+      "Det", [](Call& call) { call.out(0, at::linalg_det(widen(call.in(0))), call.type(0)); }, fixed_shape());
 }
 
 }  // namespace kaon

@@ -175,8 +175,7 @@ bool Lowering::emit_upscaling(const PlanOp& op, const at::Tensor& weights, const
   }
   from = from.reshape(split).permute(order).contiguous();
   const int32_t* origin = from.data_ptr<int32_t>();
-  state(y).pending = Pending{wide_value, std::vector<int32_t>(origin, origin + from.numel())};
-  holders_[out_.slots[static_cast<size_t>(first_form(wide_value).slot)].root].push_back(y);
+  defer(y, {wide_value, std::make_shared<const std::vector<int32_t>>(origin, origin + from.numel())});
   if (!rest.post.empty()) {
     materialise(y, plain_desc(y_shape));
     post_ops_apart(rest, y, true);

@@ -11,9 +11,9 @@ bool Lowering::lower_fake_quantize(const PlanOp& op) {
   if (!is_float(x) || facts(x).is_static) return false;
   if (const auto quantizer = flat_quantizer(graph_, op)) {
     if (state(x).forms.empty() && state(x).pending) {
-      state(y).pending = state(x).pending;
-      state(y).pending->quantizers.push_back(quantizer);
-      holders_[out_.slots[static_cast<size_t>(first_form(state(x).pending->source).slot)].root].push_back(y);
+      Pending pending = *state(x).pending;
+      pending.quantizers.push_back(quantizer);
+      defer(y, std::move(pending));
       return true;
     }
     const Form form = first_form(x);

@@ -1,5 +1,6 @@
 // Convolutions and matrix products on oneDNN, with what was fused into them as post-ops.
 #include <algorithm>
+#include <string_view>
 
 #include "engine/plan/lowering.h"
 
@@ -19,6 +20,32 @@ Shape padded_rank(const Shape& shape, size_t rank) {
   padded.insert(padded.end(), shape.begin(), shape.end());
   return padded;
 }
+
+/// Below so many multiplications, oneDNN takes longer to make its fastest kernel than all runs of a short-lived plan
+/// gain by it.
+constexpr int64_t kWorthAKernel = 4'000'000;
+
+/// The implementation that works for any sizes without a kernel of its own, where there is one; else the fastest.
+dnnl::matmul::primitive_desc without_own_kernel(const dnnl::matmul::desc& form, const dnnl::primitive_attr& attr) {
+  dnnl::matmul::primitive_desc description(form, attr, dnnl_cpu(), true);
+  if (description.get(true) == nullptr) return description;
+  do {
+    if (std::string_view(description.impl_info_str()).starts_with("gemm")) return description;
+  } while (description.next_impl());
+  return {form, attr, dnnl_cpu(), true};
+}
+
+/// Adds numbers to a key.
+template <typename T>
+void append(std::string& key, const T& number) {
+  static_assert(std::is_trivially_copyable_v<T>);
+  key.append(reinterpret_cast<const char*>(&number), sizeof(T));
+}
+void append(std::string& key, const Shape& shape) {
+  append(key, shape.size());
+  for (const int64_t extent : shape) append(key, extent);
+}
+void append(std::string& key, const Desc& desc) { append(key, desc.data); }
 
 /// A constant's shape as a post-op wants it: the rank of `dims`, which may have merged leading axes.
 Shape operand_dims(const Shape& operand, const Shape& dims) {
@@ -63,7 +90,11 @@ Lowering::PostPlan Lowering::post_plan(const PlanOp& op, const Desc& destination
   dnnl::post_ops posts;
   const Shape dims = destination.dims();
   for (const PostOp& post : op.post) {
+    append(plan.key, post.algorithm);
+    append(plan.key, post.operand == sum);
     if (is_eltwise(post.algorithm)) {
+      append(plan.key, post.alpha);
+      append(plan.key, post.beta);
       posts.append_eltwise(1, post.algorithm, post.alpha, post.beta);
     } else if (post.operand == sum) {
       posts.append_sum();
@@ -72,6 +103,7 @@ Lowering::PostPlan Lowering::post_plan(const PlanOp& op, const Desc& destination
       const Desc desc = operand.is_static ? plain_desc(operand_dims(operand.shape, dims)) : destination;
       plan.operands.push_back({DNNL_ARG_ATTR_MULTIPLE_POST_OP(posts.len()) | DNNL_ARG_SRC_1, post.operand, desc});
       posts.append_binary(post.algorithm, desc);
+      append(plan.key, desc);
     }
   }
   plan.attr.set_post_ops(posts);
@@ -131,28 +163,43 @@ void Lowering::post_ops_apart(const PlanOp& op, int32_t value, bool folded) {
   }
 }
 
+std::shared_ptr<Lowering::Described> Lowering::described(const Product& product, const Desc& destination,
+                                                         const PostPlan& posts) {
+  std::string key = product.key;
+  append(key, destination);
+  key += posts.key;
+  std::shared_ptr<Described>& known = described_[key];
+  if (known == nullptr || product.key.empty()) {
+    known = std::make_shared<Described>();
+    known->description = product.describe(destination, posts.attr);
+  }
+  return known;
+}
+
 bool Lowering::emit_product(const PlanOp& op, const Product& product) {
   const int32_t y = op.outputs[0];
-  const dnnl::primitive_desc bare = product.describe(product.destination, {});
-  if (!is_fast(bare)) return false;
-  const Desc natural = bare.query_md(dnnl::query::dst_md);
+  const std::shared_ptr<Described> bare = described(product, product.destination, {});
+  if (!is_fast(bare->description)) return false;
+  const Desc natural = bare->description.query_md(dnnl::query::dst_md);
   bool apart = false;
   int32_t sum = sum_candidate(op, natural);
   PostPlan posts;
-  dnnl::primitive_desc chosen = bare;
+  std::shared_ptr<Described> made = bare;
   const auto try_with = [&](int32_t sum_value) {
     posts = post_plan(op, natural, sum_value);
-    chosen = product.describe(natural, posts.attr);
-    return is_fast(chosen);
+    made = described(product, natural, posts);
+    return is_fast(made->description);
   };
   if (sum >= 0 && !try_with(sum)) sum = -1;
   if (sum < 0 && !op.post.empty() && !try_with(-1)) {
     apart = true;
     posts = {};
-    chosen = bare;
+    made = bare;
   }
 
-  auto action = std::make_unique<DnnlAction>(dnnl::primitive(chosen));
+  const dnnl::primitive_desc& chosen = made->description;
+  if (!made->primitive) made->primitive = dnnl::primitive(chosen);
+  auto action = std::make_unique<DnnlAction>(made->primitive);
   std::vector<int32_t> read;
   const Desc source_desc = chosen.query_md(dnnl::query::src_md);
   read.push_back(request_as(product.source, source_desc));
@@ -281,6 +328,11 @@ bool Lowering::lower_conv(const PlanOp& op) {
   for (int64_t& dilation : dilations) --dilation;
   product.describe =
       convolution(x_shape, grouped, product.bias.defined(), {window.strides, dilations, window.begin, window.end});
+  product.key = "convolution";
+  for (const Shape& one : {x_shape, grouped, window.strides, dilations, window.begin, window.end}) {
+    append(product.key, one);
+  }
+  append(product.key, product.bias.defined());
   return emit_product(op, product);
 }
 
@@ -299,9 +351,15 @@ bool Lowering::emit_matmul(const PlanOp& op, int32_t a, const Shape& a_dims, int
   Shape bias_dims(y_dims.size(), 1);
   bias_dims.back() = y_dims.back();
   const Desc bias_desc = bias.defined() ? plain_desc(bias_dims) : Desc();
+  const bool small = any_length_ && element_count(y_dims) * a_dims.back() < kWorthAKernel;
+  product.key = "matmul";
+  append(product.key, a_dims);
+  append(product.key, weights);
+  append(product.key, bias_desc);
   product.describe = [=](const Desc& destination, const dnnl::primitive_attr& attr) -> dnnl::primitive_desc {
     const auto form = bias_desc.is_zero() ? dnnl::matmul::desc(plain_desc(a_dims), weights, destination)
                                           : dnnl::matmul::desc(plain_desc(a_dims), weights, bias_desc, destination);
+    if (small) return without_own_kernel(form, attr);
     return dnnl::matmul::primitive_desc(form, attr, dnnl_cpu(), true);
   };
   return emit_product(op, product);

@@ -325,15 +325,67 @@ bool Lowering::lower_view(const PlanOp& op) {
 /// `view` has the elements of `value`, in their order.
 void Lowering::share_memory(int32_t value, int32_t view) {
   if (is_float(value) && state(value).forms.empty() && state(value).pending) {
-    state(view).pending = state(value).pending;
-    holders_[out_.slots[static_cast<size_t>(first_form(state(value).pending->source).slot)].root].push_back(view);
-    return;
+    return defer(view, *state(value).pending);
   }
   const int32_t slot = alias_slot(view, request_plain(value));
   add_form(view, is_float(view) ? plain_desc(facts(view).shape) : Desc(), slot);
 }
 
+/// Whether two rearrangements of values of one shape do the same.
+bool Lowering::moves_alike(const PlanOp& a, const PlanOp& b) const {
+  if (a.node->op != b.node->op || a.inputs.size() != b.inputs.size() || a.outputs.size() != b.outputs.size() ||
+      facts(a.inputs[0]).shape != facts(b.inputs[0]).shape) {
+    return false;
+  }
+  for (size_t i = 1; i < a.inputs.size(); ++i) {
+    if ((a.inputs[i] < 0) != (b.inputs[i] < 0)) return false;
+    if (a.inputs[i] >= 0 && !same_bytes(facts(a.inputs[i]).constant, facts(b.inputs[i]).constant)) return false;
+  }
+  const auto same = []<typename T>(const Attribute& x, const Attribute& y, const T*) {
+    const auto* left = std::get_if<T>(&x.value);
+    const auto* right = std::get_if<T>(&y.value);
+    return left != nullptr && right != nullptr && *left == *right;
+  };
+  return std::ranges::equal(a.node->attributes, b.node->attributes, [&](const Attribute& x, const Attribute& y) {
+    constexpr const int64_t* kInt = nullptr;
+    constexpr const std::vector<int64_t>* kInts = nullptr;
+    constexpr const std::string* kString = nullptr;
+    return x.name == y.name && (same(x, y, kInt) || same(x, y, kInts) || same(x, y, kString));
+  });
+}
+
 /// Runs the node's own kernel on the numbers 1, 2, 3 … and reads off where every element came from.
+std::vector<Lowering::Map> Lowering::movement(const PlanOp& op, const Map& through) {
+  for (const Movement& known : movements_) {
+    if (known.through == through && moves_alike(*known.op, op)) return known.maps;
+  }
+  const Shape& shape = facts(op.inputs[0]).shape;
+  const int64_t count = element_count(shape);
+  if (!counting_.defined() || counting_.numel() < count) counting_ = at::arange(1, count + 1, at::kInt);
+  Value counted{counting_.narrow(0, 0, count).view(shape), DType::Int32};
+  if (op.is("Pad")) counted = {counted.tensor.to(at::kDouble), DType::Float64};  // ATen mirrors floats only
+  std::vector<const Value*> inputs{&counted};
+  for (size_t i = 1; i < op.inputs.size(); ++i) {
+    inputs.push_back(op.inputs[i] < 0 ? nullptr : &facts(op.inputs[i]).constant);
+  }
+  std::vector<Value> outputs(op.outputs.size());
+  Call call(inputs, outputs);
+  run_kernel(program_.steps()[op.step].kernel, call, *op.node);
+  std::vector<Map> maps;
+  for (const Value& output : outputs) {
+    const at::Tensor flat = output.tensor.to(at::kInt).contiguous();
+    const int32_t* origin = flat.data_ptr<int32_t>();
+    std::vector<int32_t> map(origin, origin + flat.numel());
+    for (int32_t& from : map) {
+      --from;
+      if (from >= 0 && through != nullptr) from = (*through)[static_cast<size_t>(from)];
+    }
+    maps.push_back(std::make_shared<const std::vector<int32_t>>(std::move(map)));
+  }
+  movements_.push_back({&op, through, maps});
+  return maps;
+}
+
 bool Lowering::lower_movement(const PlanOp& op) {
   const int32_t x = op.inputs[0];
   if (!is_float(x) || element_count(facts(x).shape) >= INT32_MAX) return false;
@@ -343,36 +395,14 @@ bool Lowering::lower_movement(const PlanOp& op) {
       if (given ? graph_.scalar(op.inputs[2]) != 0.0F : op.node->get_float("value", 0) != 0) return false;
     }
   }
-  int32_t source = x;
-  const std::vector<int32_t>* through = nullptr;
-  std::vector<std::shared_ptr<const FlatQuantizer>> quantizers;
-  if (state(x).forms.empty() && state(x).pending) {
-    source = state(x).pending->source;
-    through = &state(x).pending->map;
-    quantizers = state(x).pending->quantizers;
-  }
-  const at::Tensor numbers = at::arange(1, element_count(facts(x).shape) + 1, at::kDouble).reshape(facts(x).shape);
-  const Value counted{numbers, DType::Float64};
-  std::vector<const Value*> inputs{&counted};
   for (size_t i = 1; i < op.inputs.size(); ++i) {
     if (op.inputs[i] >= 0 && !facts(op.inputs[i]).is_static) return false;
-    inputs.push_back(op.inputs[i] < 0 ? nullptr : &facts(op.inputs[i]).constant);
   }
-  std::vector<Value> outputs(op.outputs.size());
-  Call call(inputs, outputs);
-  run_kernel(program_.steps()[op.step].kernel, call, *op.node);
-  const int32_t root = out_.slots[static_cast<size_t>(first_form(source).slot)].root;
-  for (size_t k = 0; k < outputs.size(); ++k) {
-    if (op.outputs[k] < 0) continue;
-    const at::Tensor flat = outputs[k].tensor.contiguous();
-    const double* origin = flat.data_ptr<double>();
-    Pending pending{source, std::vector<int32_t>(static_cast<size_t>(flat.numel())), quantizers};
-    for (size_t i = 0; i < pending.map.size(); ++i) {
-      const auto from = static_cast<int32_t>(origin[i]) - 1;
-      pending.map[i] = from < 0 || through == nullptr ? from : (*through)[static_cast<size_t>(from)];
-    }
-    state(op.outputs[k]).pending = std::move(pending);
-    holders_[root].push_back(op.outputs[k]);
+  Pending pending{x, nullptr};
+  if (state(x).forms.empty() && state(x).pending) pending = *state(x).pending;
+  const std::vector<Map> maps = movement(op, pending.map);
+  for (size_t k = 0; k < maps.size(); ++k) {
+    if (op.outputs[k] >= 0) defer(op.outputs[k], {pending.source, maps[k], pending.quantizers});
   }
   return true;
 }

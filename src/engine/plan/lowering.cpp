@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <ranges>
 
 #include "engine/interpreter.h"
 
@@ -47,11 +48,24 @@ void PackedWeights::drop_unused() {
   std::erase_if(packed_, [](const auto& entry) { return entry.second.source.use_count() == 1; });
 }
 
+namespace {
+
+/// Whether an axis of an input, the one of the samples aside, may have any length.
+bool takes_any_length(const Program& program) {
+  return std::ranges::any_of(program.graph().inputs, [](const ValueInfo& input) {
+    return input.shape && std::ranges::any_of(*input.shape | std::views::drop(1),
+                                              [](const Dim& dim) { return dim.value.value_or(-1) < 0; });
+  });
+}
+
+}  // namespace
+
 Lowering::Lowering(const Program& program, PlanGraph graph, PackedWeights& packed, HookCalls hooks)
     : program_(program),
       graph_(std::move(graph)),
       packed_(packed),
       hooks_(std::move(hooks)),
+      any_length_(takes_any_length(program)),
       states_(graph_.values.size()) {}
 
 Lowered Lowering::run(const PlanPart& part) {
@@ -66,11 +80,8 @@ Lowered Lowering::run(const PlanPart& part) {
     bring_live(part.live);
   }
   for (size_t i = part.first; i < last; ++i) {
-    bool pending = false;
-    for (size_t id = 0; id < states_.size() && !pending; ++id) {
-      pending = states_[id].forms.empty() && states_[id].pending && states_[id].reads_left > 0;
-    }
-    out_.cuttable.push_back(!pending);
+    out_.cuttable.push_back(std::ranges::none_of(
+        deferred_, [&](int32_t id) { return state(id).forms.empty() && state(id).reads_left > 0; }));
     const PlanOp& op = graph_.ops[i];
     lower(op);
     for (const int32_t id : op.reads()) --state(id).reads_left;
@@ -300,17 +311,23 @@ int32_t Lowering::request_plain(int32_t value) {
   return state(value).forms.front().slot;
 }
 
+void Lowering::defer(int32_t value, Pending pending) {
+  holders_[out_.slots[static_cast<size_t>(first_form(pending.source).slot)].root].push_back(value);
+  state(value).pending = std::move(pending);
+  deferred_.push_back(value);
+}
+
 void Lowering::materialise(int32_t value, const Desc& desc) {
   if (!state(value).pending) fail(ErrorCode::Internal, "plan", "a value is read before it is made");
   const Pending pending = *state(value).pending;
   const Form from = first_form(pending.source);
   const bool row_major = from.desc == plain_desc(facts(pending.source).shape) && desc == plain_desc(facts(value).shape);
   std::vector<int32_t> map =
-      row_major ? pending.map : std::vector<int32_t>(static_cast<size_t>(element_capacity(desc)), -1);
+      row_major ? *pending.map : std::vector<int32_t>(static_cast<size_t>(element_capacity(desc)), -1);
   const Offsets from_offsets(from.desc);
   const Offsets to_offsets(desc);
-  for (size_t i = 0; i < pending.map.size() && !row_major; ++i) {
-    const int32_t source = pending.map[i];
+  for (size_t i = 0; i < pending.map->size() && !row_major; ++i) {
+    const int32_t source = (*pending.map)[i];
     map[static_cast<size_t>(to_offsets.of(static_cast<int64_t>(i)))] =
         source < 0 ? -1 : static_cast<int32_t>(from_offsets.of(source));
   }

@@ -93,10 +93,11 @@ class Lowering {
     Desc desc;  ///< Float32 values; others are always row-major
     int32_t slot = -1;
   };
+  using Map = std::shared_ptr<const std::vector<int32_t>>;
   /// A value that is a rearrangement of another and has not been needed yet.
   struct Pending {
     int32_t source = -1;
-    std::vector<int32_t> map;
+    Map map;
     /// Applied in turn: they treat all elements alike and keep zeros, so they commute with the rearrangement.
     std::vector<std::shared_ptr<const FlatQuantizer>> quantizers = {};
   };
@@ -104,6 +105,12 @@ class Lowering {
     std::vector<Form> forms;
     std::optional<Pending> pending;
     int64_t reads_left = 0;
+  };
+  /// Where the elements of a rearrangement's outputs come from.
+  struct Movement {
+    const PlanOp* op;
+    Map through;  ///< a rearrangement before it; null for none
+    std::vector<Map> maps;
   };
   using Rule = bool (Lowering::*)(const PlanOp&);
 
@@ -131,6 +138,8 @@ class Lowering {
   int32_t request(int32_t value, const Desc& desc);
   int32_t request_plain(int32_t value);
   const Form* find_form(int32_t value, const Desc& desc);
+  /// Leaves `value` to be made when it is needed.
+  void defer(int32_t value, Pending pending);
   void materialise(int32_t value, const Desc& desc);
   /// Whether `op` may write over the memory of this slot, because nothing else will read it.
   bool may_overwrite(int32_t slot, const PlanOp& op) const;
@@ -163,6 +172,8 @@ class Lowering {
   bool lower_concat(const PlanOp& op);
   bool lower_view(const PlanOp& op);
   bool lower_movement(const PlanOp& op);
+  std::vector<Map> movement(const PlanOp& op, const Map& through);
+  bool moves_alike(const PlanOp& a, const PlanOp& b) const;
   bool lower_gather(const PlanOp& op);
   void lower_aten(const PlanOp& op, const std::vector<int32_t>& outputs);
   bool lower_fake_quantize(const PlanOp& op);
@@ -179,6 +190,7 @@ class Lowering {
   /// A convolution or matrix product: where its arguments come from and how oneDNN is asked for it.
   struct Product {
     Describe describe;
+    std::string key;  ///< equal for those that `describe` alike; "": none is
     int32_t source = -1;
     at::Tensor weights;  ///< constant; else weights_value
     int32_t weights_value = -1;
@@ -197,7 +209,14 @@ class Lowering {
     };
     dnnl::primitive_attr attr;
     std::vector<Operand> operands;
+    std::string key;  ///< of `attr`
   };
+  /// What oneDNN made for a product, shared by all of one kind: repeated layers.
+  struct Described {
+    dnnl::primitive_desc description;
+    dnnl::primitive primitive;
+  };
+  std::shared_ptr<Described> described(const Product& product, const Desc& destination, const PostPlan& posts);
   PostPlan post_plan(const PlanOp& op, const Desc& destination, int32_t sum) const;
   int32_t request_as(int32_t value, const Desc& desc);
   int32_t define_as(int32_t value, const Desc& desc);
@@ -210,7 +229,12 @@ class Lowering {
   PlanGraph graph_;
   PackedWeights& packed_;
   HookCalls hooks_;
+  bool any_length_;  ///< the program's inputs may have any length, so that plans are made often
   std::vector<ValueState> states_;
+  std::vector<int32_t> deferred_;
+  std::vector<Movement> movements_;
+  std::map<std::string, std::shared_ptr<Described>> described_;
+  at::Tensor counting_;                              ///< 1, 2, 3 …
   std::map<int32_t, std::vector<int32_t>> holders_;  ///< root slot -> values whose bytes lie there
   Lowered out_;
 };

@@ -317,9 +317,9 @@ Lowering::HookCalls Plans::hook_calls() {
   return calls;
 }
 
-std::unique_ptr<Plan> Plans::make_part(const PlanGraph& fused, const PlanPart& part) {
+std::unique_ptr<Plan> Plans::make_part(PlanGraph fused, const PlanPart& part) {
   packed_.drop_unused();
-  return std::make_unique<Plan>(Lowering(*program_, fused, packed_, hook_calls()).run(part));
+  return std::make_unique<Plan>(Lowering(*program_, std::move(fused), packed_, hook_calls()).run(part));
 }
 
 Plan& Plans::plan_of(Entry& entry, const VariantIds& variant) {
@@ -330,7 +330,7 @@ Plan& Plans::plan_of(Entry& entry, const VariantIds& variant) {
   }
   PlanGraph graph = varied(*entry.traced, *program_, variant);
   fuse(graph);
-  entry.plans.emplace_front(variant, make_part(graph, {}));
+  entry.plans.emplace_front(variant, make_part(std::move(graph), {}));
   if (entry.plans.size() > kVariantsKept) entry.plans.pop_back();
   return *entry.plans.front().second;
 }

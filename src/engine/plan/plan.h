@@ -48,8 +48,8 @@ class Plans {
 
   /// Runs a planned program; the interpreter where shapes depend on the data. `table` holds constants and inputs.
   std::vector<Tensor> run(std::vector<Value> table, const Hooks& hooks, const VariantIds& variant);
-  /// The same for a part of a larger run: on values by the program's inputs, without hooks, on the threads that the
-  /// larger run is on. Makes a few plans only, as shapes may change with every call.
+  /// The same for a part of a larger run: on values by the program's inputs, without hooks. Makes a few plans only, as
+  /// shapes may change with every call.
   std::vector<Value> run_inputs(std::vector<Value> inputs);
 
   /// The table in pieces that are run one after the other; nothing where shapes depend on the data.
@@ -60,7 +60,7 @@ class Plans {
   };
   std::vector<Slice> slices(const std::vector<Value>& table);
   /// The plan of a part of a fused graph.
-  std::unique_ptr<Plan> make_part(const PlanGraph& fused, const PlanPart& part);
+  std::unique_ptr<Plan> make_part(PlanGraph fused, const PlanPart& part);
 
  private:
   struct Entry {

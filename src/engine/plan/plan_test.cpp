@@ -69,6 +69,24 @@ class Net {
     }
   }
 
+  /// One engine, inputs of several lengths (axis 1) after each other.
+  void check_lengths(const std::string& output, const std::vector<int64_t>& lengths) {
+    Engine engine = any_length(output);
+    Shape shape = input_;
+    for (const int64_t length : lengths) {
+      shape[1] = length;
+      const TensorMap inputs{{"x", random(shape)}};
+      Frame frame = engine.start(inputs);
+      frame.finish();
+      compare(engine.run(inputs), frame.outputs(), fmt::format("a length of {}", length));
+    }
+  }
+  Engine any_length(const std::string& output) const {
+    ValueInfo x = make_value("x", input_);
+    (*x.shape)[1] = Dim{};
+    return Engine(make_model(nodes_, constants_, {x}, {output}, 17));
+  }
+
   Engine engine(const std::vector<std::string>& outputs, int64_t opset = 17) const {
     return Engine(make_model(nodes_, constants_, {make_value("x", input_)}, outputs, opset));
   }
@@ -256,6 +274,52 @@ TEST(Plan, WhatFollowsAConvTransposeDoesNotSlowItDown) {
       }
     }
   }
+}
+
+/// Attention with a causal mask, a normalization and a table of positions.
+std::string attention(Net& net) {
+  constexpr int64_t kWidth = 16, kLongest = 64;
+  const std::string zero = net.constant(Tensor::scalar(int64_t{0}));
+  const std::string one = net.constant(Tensor::scalar(int64_t{1}));
+  const std::string length = net.op("Gather", {net.op("Shape", {"x"}), one}, {{"axis", int64_t{0}, {}}});
+  const std::string until = net.op("Unsqueeze", {length, net.ints({0})});
+  const std::string places =
+      net.op("Slice", {net.constant(net.random({kLongest, kWidth})), net.ints({0}), until, net.ints({0})});
+  const std::string x = net.op("Add", {"x", places});
+  const std::string mean =
+      net.op("ReduceMean", {net.op("Pow", {x, net.scalar(2)})}, {{"axes", std::vector<int64_t>{-1}, {}}});
+  const std::string normal = net.op("Div", {x, net.op("Sqrt", {net.op("Add", {mean, net.scalar(1e-5F)})})});
+  const auto project = [&] { return net.op("MatMul", {normal, net.constant(net.random({kWidth, kWidth}, 0.3F))}); };
+  const std::string keys = net.op("Transpose", {project()}, {{"perm", std::vector<int64_t>{0, 2, 1}, {}}});
+  const std::string row = net.op("Range", {zero, length, one});
+  const std::string later =
+      net.op("Less", {net.op("Unsqueeze", {row, net.ints({1})}), net.op("Unsqueeze", {row, net.ints({0})})});
+  const std::string scores = net.op("Where", {later, net.scalar(-1e9F), net.op("MatMul", {project(), keys})});
+  const std::string mixed = net.op("MatMul", {net.op("Softmax", {scores}, {{"axis", int64_t{-1}, {}}}), project()});
+  const std::string both = net.op("Concat", {mixed, net.op("Relu", {x})}, {{"axis", int64_t{-1}, {}}});
+  return net.op("Gemm",
+                {net.op("Reshape", {both, net.ints({-1, 2 * kWidth})}), net.constant(net.random({8, 2 * kWidth}))},
+                {{"transB", int64_t{1}, {}}});
+}
+
+TEST(Plan, ManyLengthsAfterEachOther) {
+  Net net({2, 8, 16});
+  std::vector<int64_t> lengths;
+  for (int64_t i = 0; i < 40; ++i) lengths.push_back(1 + i * 7 % 33);
+  net.check_lengths(attention(net), lengths);
+}
+
+TEST(Plan, AnyLengthMakesNoKernelForSmallProducts) {
+  Net net({1, 8, 16});
+  Engine engine = net.any_length(attention(net));
+  const TensorMap inputs = net.inputs();
+  int64_t products = 0;
+  for (const std::string& one : executed([&] { engine.run(inputs); })) {
+    if (!one.starts_with("matmul")) continue;
+    ++products;
+    EXPECT_TRUE(one.starts_with("matmul,gemm")) << one;
+  }
+  EXPECT_EQ(products, 6);
 }
 
 TEST(Plan, QuantizersOfAFileArePartOfTheConvolution) {

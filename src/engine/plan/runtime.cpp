@@ -1,11 +1,18 @@
 #include "engine/plan/runtime.h"
 
+#include <cstring>
 #include <string_view>
 
 namespace kaon {
 
 const dnnl::engine& dnnl_cpu() {
-  static const dnnl::engine kEngine(dnnl::engine::kind::cpu, 0);
+  static const dnnl::engine kEngine = [] {
+    // Plans keep the primitives they run. Those that oneDNN keeps besides serve the next plans; a thousand of them, as
+    // it would, grow for ever under new shapes.
+    constexpr int kPrimitivesKept = 256;
+    if (dnnl::get_primitive_cache_capacity() > kPrimitivesKept) dnnl::set_primitive_cache_capacity(kPrimitivesKept);
+    return dnnl::engine(dnnl::engine::kind::cpu, 0);
+  }();
   return kEngine;
 }
 
@@ -13,6 +20,12 @@ bool is_fast(const dnnl::primitive_desc_base& description) {
   // A primitive made of others names them too: "jit:avx2+ref".
   return description.get(true) != nullptr &&
          std::string_view(description.impl_info_str()).find("ref") == std::string_view::npos;
+}
+
+bool same_bytes(const Value& a, const Value& b) {
+  if (a.type != b.type || a.tensor.sizes() != b.tensor.sizes()) return false;
+  return a.tensor.data_ptr() == b.tensor.data_ptr() ||
+         std::memcmp(a.tensor.data_ptr(), b.tensor.data_ptr(), a.tensor.nbytes()) == 0;
 }
 
 void Runtime::set(int32_t slot, Value value) {

@@ -63,6 +63,9 @@ const dnnl::engine& dnnl_cpu();
 /// Whether oneDNN has an implementation for it, and a better one than its reference, which goes element by element.
 bool is_fast(const dnnl::primitive_desc_base& description);
 
+/// Whether two contiguous values are of one type and shape and hold the same bytes.
+bool same_bytes(const Value& a, const Value& b);
+
 using Desc = dnnl::memory::desc;
 /// Row-major float32; a scalar is one element.
 Desc plain_desc(const Shape& shape);

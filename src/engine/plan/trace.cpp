@@ -74,7 +74,7 @@ Trace trace_program(const Program& program, std::vector<Value> table, const Hook
     const auto is_static = [&](int32_t id) {
       return id < 0 || (trace.values[static_cast<size_t>(id)].is_static && !hooks.may_replace(id));
     };
-    const OpFacts& facts = *operators().facts(node.domain, node.op);
+    const OpFacts& facts = *step.facts;
     const bool step_static = !facts.random && !hooks.may_replace_edges_of(static_cast<int64_t>(i)) &&
                              (facts.reads_shapes || std::ranges::all_of(step.inputs, is_static));
     const auto is_fixed = [&](size_t input) {

@@ -1,7 +1,6 @@
 #include "engine/plan/variant.h"
 
 #include <algorithm>
-#include <cstring>
 #include <numeric>
 
 namespace kaon {
@@ -15,12 +14,6 @@ int64_t producer(const Program& program, int32_t id) {
     if (std::ranges::find(outputs, id) != outputs.end()) return static_cast<int64_t>(i);
   }
   return -1;
-}
-
-bool same_bytes(const Value& a, const Value& b) {
-  if (a.type != b.type || a.tensor.sizes() != b.tensor.sizes()) return false;
-  return a.tensor.data_ptr() == b.tensor.data_ptr() ||
-         std::memcmp(a.tensor.data_ptr(), b.tensor.data_ptr(), a.tensor.nbytes()) == 0;
 }
 
 /// Whether an op of each graph reads the same value. Constants that fusing made may stand under other ids.
