@@ -262,7 +262,9 @@ bool Lowering::lower_reduce(const PlanOp& op) {
   }
   const bool spatial_mean = op.is("ReduceMean") && shape.size() >= 3 && shape.size() <= 5 &&
                             axes.size() == shape.size() - 2 && facts(y).shape.size() == shape.size();
-  if (spatial_mean) return lower_global_pool(op);
+  // Row-major rows of numbers are not worth a primitive for every length.
+  const bool rows = shape.size() == 3 && first_form(x).desc == plain_desc(shape);
+  if (spatial_mean && !rows) return lower_global_pool(op);
   const int64_t inner = element_count(std::span(shape).last(axes.size()));
   const int64_t outer = element_count(std::span(shape).first(shape.size() - axes.size()));
   const int32_t in = request_plain(x);
