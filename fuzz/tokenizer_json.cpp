@@ -1,15 +1,16 @@
 // Any bytes give a tokenizer or a kaon::Error; a tokenizer turns text into numbers that can be turned back.
+#include "text/tokenizer_json.h"
+
 #include <cstdint>
 #include <nlohmann/json.hpp>
 #include <string_view>
 
 #include "base/error.h"
-#include "text/tokenizer_json.h"
 
 namespace {
 
-constexpr std::string_view kTexts[] = {
-    "", " ", "Hello, how are you? It's  12345 \n\n\tdon't <s> </s>[MASK] x", "café naïve 你好 \U0001F600 Ａ①ﬁ…\u00a0e\u0301 İ ▁▁a"};
+constexpr std::string_view kTexts[] = {"", " ", "Hello, how are you? It's  12345 \n\n\tdon't <s> </s>[MASK] x",
+                                       "café naïve 你好 \U0001F600 Ａ①ﬁ…\u00a0e\u0301 İ ▁▁a"};
 
 }  // namespace
 

@@ -1,11 +1,12 @@
 #pragma once
 #include <filesystem>
-#include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <string>
 
 #include "api/quant_options.h"
 #include "debug/debug_model.h"
+#include "report/debug_folder.h"
+#include "report/debug_tables.h"
 
 namespace kaon {
 
@@ -35,21 +36,8 @@ struct DebugResult {
 /// Quantizes a model and writes what that did to it into a folder, which appears whole or not at all.
 DebugResult debug_file(const DebugCall& call);
 
-/// summary.json.
-nlohmann::ordered_json to_json(const DebugReport& report);
-
 /// "conv2 output: NaN at element [0, 3, 1] …", for messages.
 std::string describe(const NonFiniteAt& at);
-
-/// Throws InvalidInput where `folder` exists and is not an empty folder, unless `force` allows that, and Io where it
-/// could not be written.
-void check_debug_folder(const std::filesystem::path& folder, bool force);
-
-/// Writes the pictures, tables and the page of `report`; returns the number of pictures. They are drawn in a
-/// folder of their own and moved at the end. With `force`, files of an earlier report are replaced or removed, and no
-/// others (AtomicFolder).
-int64_t write_debug_folder(const DebugReport& report, const std::filesystem::path& folder, bool force,
-                           Progress& progress = no_progress());
 
 /// What the environment asks for: KAON_DEBUG=DIR, KAON_DEBUG_INPUT=FILE, KAON_DEBUG_ACT_HIST=1, KAON_DEBUG_NAN=1.
 struct DebugEnvironment {

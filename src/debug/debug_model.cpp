@@ -10,7 +10,8 @@
 #include "base/text.h"
 #include "debug/effects.h"
 #include "debug/non_finite.h"
-#include "debug/observe.h"
+#include "debug/outputs.h"
+#include "debug/quantizer_watch.h"
 #include "debug/reading.h"
 #include "engine/engine.h"
 #include "quant/placement.h"
@@ -123,6 +124,7 @@ class Debugger {
     Engine exact(quantized_.original);
     Engine simulated(simulated_);
     CarriedState exact_state(data, quantized_.original.graph), simulated_state(data, simulated_.graph);
+    OutputWatch outputs(quantized_.original.graph);
     options_.progress->begin("debugging", data.size());
     for (int64_t first = 0; first < data.size() && !stopped(); first += batch) {
       const Batch samples = data.read(first, std::min(batch, data.size() - first));
@@ -134,12 +136,14 @@ class Debugger {
         float_run.finish();
         exact_state.leave(float_run.outputs());
         simulated_state.leave(quantized_run.outputs());
+        outputs.see(samples, first, std::min(batch, data.size() - first), float_run.outputs(), quantized_run.outputs());
       }
       report_.samples += std::min(batch, data.size() - first);
       ++report_.batches;
       options_.progress->at(report_.samples);
     }
     options_.progress->end();
+    report_.outputs = outputs.finish();
   }
 
   /// Both models node by node: a value of the float run is there when the quantized run makes its own, and neither is

@@ -312,6 +312,69 @@ void check_model(const Model& model, const MemoryDataset& data, const std::strin
     EXPECT_FALSE(made.reading.empty());
   }
   EXPECT_EQ(report.observed, observed);
+
+  ErrorMetrics error;
+  int64_t same = 0, all = 0;
+  for (const auto& [exact, ours] : runs) {
+    const Tensor r = exact.at("y"), y = ours.at("y");
+    error.update(y.as<float>(), r.as<float>());
+    const int64_t classes = r.shape().back();
+    for (int64_t at = 0; at < r.size(); at += classes) {
+      const auto top = [&](const Tensor& t) {
+        const auto row = t.as<float>().subspan(static_cast<size_t>(at), static_cast<size_t>(classes));
+        return std::max_element(row.begin(), row.end()) - row.begin();
+      };
+      same += top(r) == top(y);
+      ++all;
+    }
+  }
+  ASSERT_EQ(report.outputs.size(), 1U);
+  EXPECT_EQ(report.outputs[0].name, "y");
+  expect_close(report.outputs[0].error.sqnr_db(), error.sqnr_db(), scheme + " output");
+  expect_close(report.outputs[0].agreement.value(), static_cast<double>(same) / static_cast<double>(all),
+               scheme + " agreement");
+  EXPECT_FALSE(report.outputs[0].top1.has_value());
+  EXPECT_EQ(report.worst_output(), report.outputs.data());
+}
+
+/// The first `wrong` samples of a dataset have another label than what the model makes of them, the others that.
+class LabelledData : public Dataset {
+ public:
+  LabelledData(const Model& model, MemoryDataset data, int64_t wrong) : data_(std::move(data)) {
+    const Tensor y = Engine(model).run(data_.read(0, data_.size()).inputs)[0];
+    const int64_t classes = y.shape()[1];
+    for (int64_t i = 0; i < data_.size(); ++i) {
+      const auto row = y.as<float>().subspan(static_cast<size_t>(i * classes), static_cast<size_t>(classes));
+      const int64_t top = std::max_element(row.begin(), row.end()) - row.begin();
+      labels_.push_back(i < wrong ? (top + 1) % classes : top);
+    }
+  }
+  int64_t size() const override { return data_.size(); }
+  bool has_labels() const override { return true; }
+  Batch read(int64_t first, int64_t count) const override {
+    Batch batch = data_.read(first, count);
+    const auto part = std::span(labels_).subspan(static_cast<size_t>(first), static_cast<size_t>(count));
+    batch.labels = Tensor::of<int64_t>({count}, part);
+    return batch;
+  }
+  void spoil() { labels_[0] = 1000; }
+
+ private:
+  MemoryDataset data_;
+  std::vector<int64_t> labels_;
+};
+
+TEST(Debug, LabelsTellTheAccuracyOfBothModels) {
+  const Model model = residual_network();
+  LabelledData data(model, residual_data(), 3);
+  const QuantizedModel quantized = quantize(model, scheme_config("w8a8"), &data);
+  DebugReport report = debug(quantized, data, {.batch = kBatch});
+  EXPECT_EQ(report.outputs[0].float_top1, 0.75);
+  ASSERT_TRUE(report.outputs[0].top1.has_value());
+  EXPECT_NEAR(*report.outputs[0].top1, 0.75, 1 - *report.outputs[0].agreement);
+  data.spoil();  // no class: whatever these labels mean, they are not in the way
+  report = debug(quantized, data, {.batch = kBatch});
+  EXPECT_FALSE(report.outputs[0].top1.has_value());
 }
 
 TEST(Debug, EveryNumberOfEverySchemeIsThatOfAllValues) {
@@ -320,6 +383,42 @@ TEST(Debug, EveryNumberOfEverySchemeIsThatOfAllValues) {
     check_model(residual_network(), residual_data(), scheme);
     check_model(token_network(), token_data(), scheme);
   }
+}
+
+/// Samples for a model that carries a state of two rows from run to run.
+class StatefulData : public Dataset {
+ public:
+  StatefulData() {
+    side_.names = {"s"};
+    side_.carry = {{"s_next", "s"}};
+  }
+  int64_t size() const override { return 4; }
+  bool has_labels() const override { return false; }
+  Batch read(int64_t first, int64_t count) const override {
+    const std::vector<float> rows = random_values(count * 8, static_cast<uint64_t>(100 + first));
+    return {
+        {{"x", Tensor::of<float>({count, 8}, rows)}, {"s", Tensor::of<float>({2, 8}, std::vector<float>(16, 0.1F))}},
+        {}};
+  }
+  const SideInputs& side_inputs() const override { return side_; }
+
+ private:
+  SideInputs side_;
+};
+
+TEST(Debug, AModelThatCarriesAState) {
+  const Model model = make_model(
+      {make_node("MatMul", {"x", "w"}, {"u"}),
+       make_node("ReduceMax", {"s"}, {"m"}, {{"axes", std::vector<int64_t>{0}, {}}}),
+       make_node("Add", {"u", "m"}, {"y"}), make_node("Concat", {"y", "y"}, {"s_next"}, {{"axis", int64_t{0}, {}}})},
+      {random_constant("w", {8, 8}, 21)}, {make_value("x", {1, 8}), make_value("s", {2, 8})}, {"y", "s_next"});
+  const StatefulData data;
+  const QuantizedModel quantized = quantize(model, scheme_config("w8a8"), &data);
+  const DebugReport report = debug(quantized, data);
+  EXPECT_EQ(report.samples, 4);
+  EXPECT_EQ(report.ranked, 4);
+  EXPECT_EQ(report.outputs.size(), 2U);
+  EXPECT_GT(report.worst_output()->error.count, 0);
 }
 
 TEST(Debug, ASharedQuantizerHasARowForEverySlot) {

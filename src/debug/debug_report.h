@@ -133,6 +133,15 @@ struct DebugRow {
   int64_t order = 0;     ///< place of the row in the model's order
 };
 
+/// An output of the model: the quantized run against the float run, on all samples.
+struct OutputDebug {
+  std::string name;
+  ErrorMetrics error;               ///< count 0 where it holds no real numbers
+  std::optional<double> agreement;  ///< share of the rows whose largest element is the same; nothing without classes
+  std::optional<double> top1;       ///< of the quantized model; nothing without labels, or where they do not fit
+  std::optional<double> float_top1;
+};
+
 struct DebugReport {
   std::string model;   ///< filled in by the caller
   std::string scheme;  ///< filled in by the caller
@@ -143,6 +152,7 @@ struct DebugReport {
   int64_t observed = 0;    ///< elements of activations that quantizers saw, over all batches
   int64_t ranked = 0;      ///< samples that output_gain was measured on; 0: it was not
   double output_error = 0;  ///< of the quantized model on them: Σ(y - y_float)² / Σ y_float², summed over the outputs
+  std::vector<OutputDebug> outputs;  ///< nothing without data
   std::vector<QuantizerDebug> quantizers;
   /// Worst first: NaN and Inf, then by output_gain where it was measured, else by channel_error.
   std::vector<DebugRow> rows;
@@ -151,6 +161,8 @@ struct DebugReport {
   std::optional<NonFiniteAt> nan;
 
   const QuantizerDebug& of(const DebugRow& row) const { return quantizers[row.quantizer]; }
+  /// The output with the lowest SQNR; nullptr where none was compared.
+  const OutputDebug* worst_output() const;
   /// The rows in the order of the model.
   std::vector<const DebugRow*> in_order() const;
 };

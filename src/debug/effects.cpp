@@ -18,6 +18,7 @@ class FirstSamples : public Dataset {
   int64_t size() const override { return count_; }
   bool has_labels() const override { return all_.has_labels(); }
   Batch read(int64_t first, int64_t count) const override { return all_.read(first, count); }
+  const SideInputs& side_inputs() const override { return all_.side_inputs(); }
 
  private:
   const Dataset& all_;

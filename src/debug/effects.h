@@ -26,7 +26,7 @@ struct OutputEffects {
 };
 
 /// Switches every enabled quantizer of the model, one at a time, on the first samples of `data`: about one forward for
-/// each quantizer.
+/// each quantizer. A state that is carried from run to run is that of the start here, for every sample.
 OutputEffects measure_effects(const QuantizedModel& quantized, const Dataset& data, int64_t batch, Progress& progress);
 
 }  // namespace kaon

@@ -89,6 +89,15 @@ double QuantizerDebug::channel_error() const {
 
 int64_t QuantizerDebug::non_finite() const { return std::max(input.non_finite.total(), ref_input.skipped); }
 
+const OutputDebug* DebugReport::worst_output() const {
+  const OutputDebug* worst = nullptr;
+  for (const OutputDebug& output : outputs) {
+    if (output.error.count == 0) continue;
+    if (worst == nullptr || output.error.sqnr_db() < worst->error.sqnr_db()) worst = &output;
+  }
+  return worst;
+}
+
 std::vector<const DebugRow*> DebugReport::in_order() const {
   std::vector<const DebugRow*> ordered;
   for (const DebugRow& row : rows) ordered.push_back(&row);

@@ -20,19 +20,19 @@ std::vector<const Format*> block_formats() {
   return found;
 }
 
-struct Layout {
+struct Grouping {
   std::vector<int64_t> shape;
   int64_t axis;
 };
 
 /// Blocks along the last axis and across it, whole and short, single rows, vectors with a tail.
-const std::vector<Layout> kLayouts{{{6, 96}, 1},     {{6, 96}, 0},      {{3, 77}, 1}, {{77, 3}, 0}, {{5, 33, 19}, 1},
-                                   {{2, 3, 40}, -1}, {{40, 1}, 0},      {{1, 7}, 1},  {{0, 32}, 1}, {{32, 0}, 0},
-                                   {{35, 530}, 0},   {{1, 8, 4, 4}, 1}, {{2, 1}, 1}};
+const std::vector<Grouping> kGroupings{
+    {{6, 96}, 1}, {{6, 96}, 0}, {{3, 77}, 1}, {{77, 3}, 0},   {{5, 33, 19}, 1},  {{2, 3, 40}, -1}, {{40, 1}, 0},
+    {{1, 7}, 1},  {{0, 32}, 1}, {{32, 0}, 0}, {{35, 530}, 0}, {{1, 8, 4, 4}, 1}, {{2, 1}, 1}};
 
-std::string describe(const Format& format, const QuantizeOptions& options, const Layout& layout) {
+std::string describe(const Format& format, const QuantizeOptions& options, const Grouping& grouping) {
   return fmt::format("{} rounding {} mode {} shape [{}] axis {}", format.name, static_cast<int>(options.rounding),
-                     static_cast<int>(options.scale_mode), fmt::join(layout.shape, ","), layout.axis);
+                     static_cast<int>(options.scale_mode), fmt::join(grouping.shape, ","), grouping.axis);
 }
 
 int64_t count_of(const std::vector<int64_t>& shape) {
@@ -75,21 +75,21 @@ std::vector<QuantizeOptions> all_options(const Format& format) {
   return all;
 }
 
-void check(const std::vector<float>& in, const Format& format, const Layout& layout, const QuantizeOptions& options,
+void check(const std::vector<float>& in, const Format& format, const Grouping& grouping, const QuantizeOptions& options,
            float global_amax, size_t offset) {
   std::vector<float> expected(in.size());
-  reference::fake_quantize_blocks(in, expected, format, layout.shape, layout.axis, options, global_amax);
+  reference::fake_quantize_blocks(in, expected, format, grouping.shape, grouping.axis, options, global_amax);
   for_each_simd_target([&] {
     constexpr float kGuard = 123.456f;
     std::vector<float> from(in.size() + 32), to(in.size() + 32, kGuard);
     std::copy(in.begin(), in.end(), from.begin() + static_cast<ptrdiff_t>(offset));
     const std::span<float> source(from.data() + offset, in.size());
     const std::span<float> target(to.data() + 16 - offset, in.size());
-    fake_quantize_blocks(source, target, format, layout.shape, layout.axis, options, global_amax);
+    fake_quantize_blocks(source, target, format, grouping.shape, grouping.axis, options, global_amax);
     ASSERT_TRUE(same_values(target.data(), expected, in));
     for (size_t i = 0; i < 16 - offset; ++i) ASSERT_EQ(to[i], kGuard) << i;
     for (size_t i = 16 - offset + in.size(); i < to.size(); ++i) ASSERT_EQ(to[i], kGuard) << i;
-    fake_quantize_blocks(source, source, format, layout.shape, layout.axis, options, global_amax);
+    fake_quantize_blocks(source, source, format, grouping.shape, grouping.axis, options, global_amax);
     ASSERT_TRUE(same_values(source.data(), expected, in)) << "in place";
   });
 }
@@ -97,10 +97,10 @@ void check(const std::vector<float>& in, const Format& format, const Layout& lay
 TEST(FakeQuantizeBlocks, EveryTargetIsExact) {
   for (const Format* format : block_formats()) {
     for (const QuantizeOptions& options : all_options(*format)) {
-      for (const Layout& layout : kLayouts) {
-        SCOPED_TRACE(describe(*format, options, layout));
-        const std::vector<float> in = block_values(count_of(layout.shape), 17);
-        check(in, *format, layout, options, -1, 1);
+      for (const Grouping& grouping : kGroupings) {
+        SCOPED_TRACE(describe(*format, options, grouping));
+        const std::vector<float> in = block_values(count_of(grouping.shape), 17);
+        check(in, *format, grouping, options, -1, 1);
         if (HasFatalFailure()) return;
       }
     }
@@ -109,11 +109,11 @@ TEST(FakeQuantizeBlocks, EveryTargetIsExact) {
 
 TEST(FakeQuantizeBlocks, OrdinaryValuesAndGivenGlobalAmax) {
   for (const Format* format : block_formats()) {
-    for (const Layout& layout : kLayouts) {
-      SCOPED_TRACE(describe(*format, {}, layout));
-      const std::vector<float> in = normal_values(count_of(layout.shape), 0.02f, 4);
+    for (const Grouping& grouping : kGroupings) {
+      SCOPED_TRACE(describe(*format, {}, grouping));
+      const std::vector<float> in = normal_values(count_of(grouping.shape), 0.02f, 4);
       for (const float global_amax : {-1.0f, 0.0f, 0.03f, 5.0f}) {
-        check(in, *format, layout, {}, global_amax, 0);
+        check(in, *format, grouping, {}, global_amax, 0);
         if (HasFatalFailure()) return;
       }
     }
@@ -127,13 +127,13 @@ TEST(FakeQuantizeBlocks, EverySixteenBitInput) {
     const FloatView in(halves.data(), std::ssize(halves), type);
     for (const Format* format : block_formats()) {
       for (const int64_t axis : {0, 1}) {
-        const Layout layout{{256, 256}, axis};
-        SCOPED_TRACE(describe(*format, {}, layout));
+        const Grouping grouping{{256, 256}, axis};
+        SCOPED_TRACE(describe(*format, {}, grouping));
         std::vector<float> expected(halves.size());
-        reference::fake_quantize_blocks(in, expected, *format, layout.shape, axis);
+        reference::fake_quantize_blocks(in, expected, *format, grouping.shape, axis);
         for_each_simd_target([&] {
           std::vector<float> out(halves.size());
-          fake_quantize_blocks(in, out, *format, layout.shape, axis);
+          fake_quantize_blocks(in, out, *format, grouping.shape, axis);
           ASSERT_TRUE(same_values(out.data(), expected, [&](size_t i) { return in.at(static_cast<int64_t>(i)); }));
         });
         if (HasFatalFailure()) return;
@@ -145,14 +145,14 @@ TEST(FakeQuantizeBlocks, EverySixteenBitInput) {
 TEST(FakeQuantizeBlocks, ThreadsChangeNothing) {
   const int threads = thread_count();
   for (const Format* format : block_formats()) {
-    for (const Layout& layout : {Layout{{401, 1003}, 1}, Layout{{401, 1003}, 0}, Layout{{33, 10007}, 0}}) {
-      const std::vector<float> in = block_values(count_of(layout.shape), 3);
+    for (const Grouping& grouping : {Grouping{{401, 1003}, 1}, Grouping{{401, 1003}, 0}, Grouping{{33, 10007}, 0}}) {
+      const std::vector<float> in = block_values(count_of(grouping.shape), 3);
       for (const Rounding rounding : {Rounding::HalfEven, Rounding::Stochastic}) {
         std::vector<std::vector<float>> results;
         for (const int count : {1, 2, 3}) {
           set_thread_count(count);
           results.emplace_back(in.size());
-          fake_quantize_blocks(in, results.back(), *format, layout.shape, layout.axis, {rounding});
+          fake_quantize_blocks(in, results.back(), *format, grouping.shape, grouping.axis, {rounding});
         }
         set_thread_count(threads);
         ASSERT_TRUE(same_values(results[1].data(), results[0], in)) << format->name;

@@ -23,7 +23,7 @@ constexpr Color kBarColor = rgb(0x5B8DC8);
 constexpr TextStyle kName{10, palette::kInk, false, Align::Right};
 constexpr TextStyle kTick{10, palette::kMuted, false, Align::Center};
 
-struct Layout {
+struct BarGrid {
   size_t rows = 1;
   size_t columns = 1;
   double name_width = 0;
@@ -67,72 +67,72 @@ std::vector<bool> find_worst(const BarChart& chart) {
   return worst;
 }
 
-void draw_column(Canvas& canvas, const BarChart& chart, const Layout& layout, const Axis& axis,
+void draw_column(Canvas& canvas, const BarChart& chart, const BarGrid& grid, const Axis& axis,
                  const std::vector<bool>& worst, size_t column) {
-  const double x = layout.column_x(column);
-  const double bars_x = x + layout.name_width + 8;
-  const size_t begin = column * layout.rows;
-  const size_t end = std::min(chart.bars.size(), begin + layout.rows);
-  const double bottom = layout.top + static_cast<double>(end - begin) * kRow;
+  const double x = grid.column_x(column);
+  const double bars_x = x + grid.name_width + 8;
+  const size_t begin = column * grid.rows;
+  const size_t end = std::min(chart.bars.size(), begin + grid.rows);
+  const double bottom = grid.top + static_cast<double>(end - begin) * kRow;
   double free_from = 0;
-  for (const Tick& tick : axis.ticks(std::max(2, static_cast<int>(layout.bar_width / 60)))) {
-    const double at = std::floor(bars_x + axis.at(tick.value) * layout.bar_width) + 0.5;
-    canvas.line({at, layout.top - 2}, {at, bottom + 2}, {palette::kGrid, 1});
+  for (const Tick& tick : axis.ticks(std::max(2, static_cast<int>(grid.bar_width / 60)))) {
+    const double at = std::floor(bars_x + axis.at(tick.value) * grid.bar_width) + 0.5;
+    canvas.line({at, grid.top - 2}, {at, bottom + 2}, {palette::kGrid, 1});
     const double half = canvas.text_width(tick.label, kTick) / 2;
     if (tick.label.empty() || at - half < free_from) continue;
     free_from = at + half + 6;
-    canvas.text(tick.label, {at, layout.top - 6}, kTick);
+    canvas.text(tick.label, {at, grid.top - 6}, kTick);
     canvas.text(tick.label, {at, bottom + 14}, kTick);
   }
   for (size_t i = begin; i < end; ++i) {
     const Bar& bar = chart.bars[i];
-    const double y = layout.top + static_cast<double>(i - begin) * kRow;
+    const double y = grid.top + static_cast<double>(i - begin) * kRow;
     const Color color = worst[i] ? palette::kRed : kBarColor;
     TextStyle name = kName;
     name.bold = worst[i];
-    canvas.text(canvas.fit(bar.name, layout.name_width, name), {bars_x - 8, y + 11}, name);
+    canvas.text(canvas.fit(bar.name, grid.name_width, name), {bars_x - 8, y + 11}, name);
     double length = 0;
     if (std::isinf(bar.value) && bar.value > 0) {
-      length = layout.bar_width;
+      length = grid.bar_width;
     } else if (bar.value > 0) {
-      length = std::max(1.0, axis.at(bar.value) * layout.bar_width);
+      length = std::max(1.0, axis.at(bar.value) * grid.bar_width);
     }
     canvas.fill(Box{bars_x, y + 3, length, kRow - 5}, color);
     canvas.text(short_number(bar.value), {bars_x + length + 5, y + 11},
                 {10, worst[i] ? palette::kRed : palette::kMuted, worst[i]});
   }
   const double axis_x = std::floor(bars_x) + 0.5;
-  canvas.line({axis_x, layout.top - 2}, {axis_x, bottom + 2}, {palette::kFrame, 1});
+  canvas.line({axis_x, grid.top - 2}, {axis_x, bottom + 2}, {palette::kFrame, 1});
 }
 
 /// Measures on a sheet of its own: the size of the picture depends on its texts.
-Layout make_layout(const BarChart& chart, const std::filesystem::path& path) {
+BarGrid make_grid(const BarChart& chart, const std::filesystem::path& path) {
   Canvas scratch(path, 1, 1);
-  Layout layout;
-  layout.columns = std::clamp((chart.bars.size() + kRowsPerColumn - 1) / kRowsPerColumn, size_t{1}, kColumns);
-  layout.rows = std::max<size_t>(1, (chart.bars.size() + layout.columns - 1) / layout.columns);
+  BarGrid grid;
+  grid.columns = std::clamp((chart.bars.size() + kRowsPerColumn - 1) / kRowsPerColumn, size_t{1}, kColumns);
+  grid.rows = std::max<size_t>(1, (chart.bars.size() + grid.columns - 1) / grid.columns);
   TextStyle bold = kName;
   bold.bold = true;
-  for (const Bar& bar : chart.bars) layout.name_width = std::max(layout.name_width, scratch.text_width(bar.name, bold));
-  layout.name_width = std::ceil(std::min(layout.name_width, kNameWidth));
-  layout.bar_width = layout.columns == 1 ? 420 : 200;
-  return layout;
+  for (const Bar& bar : chart.bars) grid.name_width = std::max(grid.name_width, scratch.text_width(bar.name, bold));
+  grid.name_width = std::ceil(std::min(grid.name_width, kNameWidth));
+  grid.bar_width = grid.columns == 1 ? 420 : 200;
+  return grid;
 }
 
 }  // namespace
 
 void draw_bars(const BarChart& chart, const std::filesystem::path& path) {
-  Layout layout = make_layout(chart, path);
+  BarGrid grid = make_grid(chart, path);
   const std::vector<bool> worst = find_worst(chart);
   const auto marked = std::count(worst.begin(), worst.end(), true);
   const double heading = chart.subtitle.empty() ? 36 : 54;
-  layout.top = heading + 20 + 24;
-  const double width = layout.column_x(layout.columns) - kGap + kEdge;
-  const double height = layout.bottom() + 48;
+  grid.top = heading + 20 + 24;
+  const double width = grid.column_x(grid.columns) - kGap + kEdge;
+  const double height = grid.bottom() + 48;
   Canvas canvas(path, std::max(560, static_cast<int>(width)), static_cast<int>(height));
   const double top = draw_heading(canvas, chart.title, chart.subtitle);
   if (chart.bars.empty()) {
-    canvas.text("no layers", {canvas.width() / 2.0, layout.top + 10}, {14, palette::kMuted, false, Align::Center});
+    canvas.text("no layers", {canvas.width() / 2.0, grid.top + 10}, {14, palette::kMuted, false, Align::Center});
     canvas.save();
     return;
   }
@@ -142,7 +142,7 @@ void draw_bars(const BarChart& chart, const std::filesystem::path& path) {
   }
   draw_legend(canvas, legend, kEdge, top, canvas.width() - 2 * kEdge);
   const Axis axis = make_axis(chart);
-  for (size_t column = 0; column < layout.columns; ++column) draw_column(canvas, chart, layout, axis, worst, column);
+  for (size_t column = 0; column < grid.columns; ++column) draw_column(canvas, chart, grid, axis, worst, column);
   canvas.save();
 }
 

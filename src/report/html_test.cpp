@@ -141,6 +141,9 @@ TEST(Html, SurvivesStrangeNamesAndNumbers) {
   const nlohmann::json parsed = nlohmann::json::parse(data);
   EXPECT_EQ(parsed["model"], report.model);
   EXPECT_TRUE(parsed["quantizers"].back()["mse"].is_null());
+  EXPECT_TRUE(parsed["quantizers"].back()["output_gain"].is_null());
+  EXPECT_EQ(parsed["quantizers"][1]["output_gain"], 0.06);
+  EXPECT_EQ(parsed["outputs"][0]["agreement"], 0.99);
   EXPECT_EQ(parsed["nan"]["element"], nlohmann::json({1, 2}));
   if (browser().empty()) {
     std::puts("not run: there is no chromium here");
@@ -148,11 +151,15 @@ TEST(Html, SurvivesStrangeNamesAndNumbers) {
   }
   EXPECT_EQ(try_page(report, "strange", 2), "fine");
   DebugReport constant = sample_report(1);
+  constant.ranked = 0;  // as without data
+  constant.outputs.clear();
   for (QuantizerDebug& quantizer : constant.quantizers) {
     const std::vector<float> same(100, 0.37F);
     quantizer.input_histogram = quantizer.output_histogram = quantizer.reference_histogram = Histogram(512);
     quantizer.input_histogram.update(FloatView(same));
     quantizer.output_histogram.update(FloatView(same));
+    quantizer.output_gain.reset();
+    quantizer.output_alone.reset();
   }
   EXPECT_EQ(try_page(constant, "constant", 6), "fine");
 }

@@ -64,6 +64,17 @@ json channel_data(const std::vector<ChannelStats>& channels) {
           {"mean", std::move(mean)}};
 }
 
+json optional_number(const std::optional<double>& value) { return value ? number(*value) : json(nullptr); }
+
+json output_data(const OutputDebug& output) {
+  return {{"name", output.name},
+          {"sqnr_db", output.error.count > 0 ? number(output.error.sqnr_db()) : json(nullptr)},
+          {"cosine", output.error.count > 0 ? number(output.error.cosine()) : json(nullptr)},
+          {"agreement", optional_number(output.agreement)},
+          {"top1", optional_number(output.top1)},
+          {"float_top1", optional_number(output.float_top1)}};
+}
+
 }  // namespace
 
 json quantizer_data(const QuantizerDebug& quantizer) {
@@ -81,6 +92,8 @@ json quantizer_data(const QuantizerDebug& quantizer) {
                {"max", number(quantizer.input.max)},
                {"mean", number(quantizer.input.mean)},
                {"stddev", number(quantizer.input.stddev())},
+               {"output_gain", optional_number(quantizer.output_gain)},
+               {"output_alone", optional_number(quantizer.output_alone)},
                {"channel_error", number(quantizer.channel_error())},
                {"local_error", number(quantizer.local_error())},
                {"cumulative_error", number(quantizer.cumulative_error())},
@@ -97,6 +110,9 @@ json quantizer_data(const QuantizerDebug& quantizer) {
                {"channel_imbalance", number(quantizer.channel_imbalance())},
                {"outlier_channels", quantizer.outlier_channels().size()},
                {"bias_shift", number(quantizer.bias_shift())},
+               {"own_share", number(quantizer.own_share())},
+               {"weight_share", number(quantizer.weight_share())},
+               {"inherited_share", number(quantizer.inherited_share())},
                {"channels", channel_data(quantizer.channels)},
                {"input", histogram_data(quantizer.input_histogram, 0)},
                {"output", histogram_data(quantizer.output_histogram, quantizer.step)},
@@ -114,9 +130,12 @@ json quantizer_data(const QuantizerDebug& quantizer) {
 }
 
 std::string page_data(const DebugReport& report) {
-  json data = {{"model", report.model},   {"scheme", report.scheme},         {"samples", report.samples},
-               {"layers", report.layers}, {"parameters", report.parameters}, {"observed", report.observed},
-               {"nan", nullptr}};
+  json data = {{"model", report.model},           {"scheme", report.scheme},
+               {"samples", report.samples},       {"layers", report.layers},
+               {"parameters", report.parameters}, {"observed", report.observed},
+               {"ranked", report.ranked},         {"nan", nullptr}};
+  data["outputs"] = json::array();
+  for (const OutputDebug& output : report.outputs) data["outputs"].push_back(output_data(output));
   data["quantizers"] = json::array();
   for (const QuantizerDebug& quantizer : report.quantizers) data["quantizers"].push_back(quantizer_data(quantizer));
   data["rows"] = json::array();

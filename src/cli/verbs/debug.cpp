@@ -1,7 +1,7 @@
 #include "api/debug.h"
 
 #include <CLI/App.hpp>
-#include <cmath>
+#include <algorithm>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <set>
@@ -16,6 +16,23 @@ namespace kaon {
 namespace {
 
 constexpr size_t kShown = 10;
+
+/// The whole model against the float one, "" without data.
+std::string model_numbers(const DebugReport& report) {
+  const OutputDebug* worst = report.worst_output();
+  if (worst == nullptr) return "";
+  const std::string which =
+      report.outputs.size() == 1 ? "" : fmt::format(" ({}, the worst of {})", worst->name, report.outputs.size());
+  std::string text = fmt::format("outputs: {:.1f} dB SQNR against the float model{}", worst->error.sqnr_db(), which);
+  std::optional<double> agreement;  // of the output where it is lowest
+  for (const OutputDebug& output : report.outputs) {
+    if (output.agreement) agreement = std::min(agreement.value_or(1), *output.agreement);
+  }
+  if (agreement) text += fmt::format(", agreement {:.4f}", *agreement);
+  const OutputDebug& first = report.outputs.front();
+  if (first.top1) text += fmt::format(", top1 {:.4f} (float {:.4f})", *first.top1, *first.float_top1);
+  return text + fmt::format("; {} samples\n", report.samples);
+}
 
 void print_report(std::ostream& out, const DebugResult& result, const DebugCall& call) {
   using Align = Table::Align;
@@ -39,11 +56,10 @@ void print_report(std::ostream& out, const DebugResult& result, const DebugCall&
                    fmt::format("{:.2f} %", 100 * quantizer.cumulative_error()),
                    fmt::format("{:.1f}", quantizer.io.sqnr_db()), quantizer.reading});
   }
+  out << model_numbers(report);
   if (report.ranked > 0) {
-    out << fmt::format(
-        "outputs: {:.1f} dB SQNR against the float model on {} samples; `output gain` is the share of "
-        "their error that goes with a quantizer\n",
-        -10 * std::log10(report.output_error), report.ranked);
+    out << fmt::format("`output gain` is the share of the outputs' error that goes with a quantizer, on {} samples\n",
+                       report.ranked);
   }
   table.print(out);
   out << fmt::format(

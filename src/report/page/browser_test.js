@@ -41,6 +41,15 @@
     const said = [...document.querySelectorAll("#summary dt")].find((dt) => dt.textContent === "quantizers");
     check(said.nextElementSibling.textContent === String(counted), `${counted} bars`);
 
+    const data = JSON.parse(document.getElementById("data").textContent);
+    const rankedBy = data.ranked > 0 ? "output_gain" : "channel_error";
+    check(header(rankedBy).getAttribute("aria-sort") === "descending", `rows are not ranked by ${rankedBy}`);
+    check(document.getElementById("metric").value === rankedBy, "the overview shows something else");
+    const tiles = [...document.querySelectorAll("#model-numbers dd")].map((dd) => dd.textContent);
+    const sqnr = data.outputs.map((output) => output.sqnr_db).filter((value) => value !== null);
+    if (sqnr.length > 0) check(tiles[0] === `${Number(Math.min(...sqnr).toPrecision(3))} dB`, `outputs: ${tiles[0]}`);
+    check(document.querySelectorAll("#outputs tbody tr").length === data.outputs.length, "outputs are missing");
+
     header("layer").firstChild.click();
     const names = texts(0);
     check(header("layer").getAttribute("aria-sort") === "ascending", "no aria-sort");
@@ -87,6 +96,27 @@
     filter.value = "";
     filter.dispatchEvent(new Event("input"));
     check(body.rows.length > 0, "the filter hides rows for good");
+
+    const putBeside = async (text) => {
+      const transfer = new DataTransfer();
+      transfer.items.add(new File([text], "report.html"));
+      const note = document.getElementById("beside-note");
+      note.textContent = "";
+      document.getElementById("beside").files = transfer.files;
+      document.getElementById("beside").dispatchEvent(new Event("change"));
+      await eventually(() => note.textContent !== "");
+      return note.textContent;
+    };
+    check((await putBeside("<p>something else")).startsWith("This is no report"), "any file is taken for a report");
+    check(document.querySelector(".pair") === null, "something stands beside");
+    const other = JSON.stringify({ ...data, scheme: "w4" }).replace(/</g, "\\u003c");
+    const said2 = await putBeside(`<script id="data" type="application/json">${other}<\/script>`);
+    check(said2 === "w4: EXPECTED_ROWS of EXPECTED_ROWS slots in common", said2);
+    check(Chart.getChart("overview").data.datasets.some((set) => set.label === "w4"), "the other has no marks");
+    const pairs = [...document.querySelectorAll("#detail .pair")];
+    check(pairs.length > 0 && pairs.every((pair) => pair.children.length === 2), "the other's slots are missing");
+    check([...document.querySelectorAll("#detail canvas")].every(drawn), "an empty chart beside another");
+    check(body.rows[0].querySelector(".other") !== null, "the table does not show the other");
     check(performance.getEntriesByType("resource").length === 0, "the page loaded something");
   } catch (error) {
     problems.push(String(error.stack || error));

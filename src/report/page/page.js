@@ -70,9 +70,16 @@
 
   // ---- what is shown of a quantizer
 
+  const ranked = report.ranked > 0;  // by what each quantizer does to the outputs; else by its channel error
   const metrics = [
+    ranked && { key: "output_gain", name: "output gain", show: percent,
+      help: `Share of the outputs' error that goes when this quantizer alone is switched off, on ${
+        report.ranked} samples. Rows are ranked by it.` },
+    ranked && { key: "output_alone", name: "error alone", log: true,
+      help: "Error of the outputs when this quantizer alone is switched on: Σ(y − y_float)² / Σ y_float²." },
     { key: "channel_error", name: "channel error", log: true,
-      help: "Error relative to each channel's own size, as the root mean square over the channels. Rows are ranked by it." },
+      help: `Error relative to each channel's own size, as the root mean square over the channels.${
+        ranked ? "" : " Rows are ranked by it."}` },
     { key: "local_error", name: "local error", log: true,
       help: "What this quantizer alone does to the float model's value r: ‖Q(r) − r‖ / ‖r‖." },
     { key: "cumulative_error", name: "cumulative error", log: true,
@@ -91,13 +98,15 @@
       help: "3 for a normal distribution; large where few values are far out." },
     { key: "channel_imbalance", name: "channel imbalance", log: true,
       help: "Largest |x| of any channel over that of the median channel. Where it is large, one scale suits few." },
-  ];
+  ].filter(Boolean);
   const columns = [
     { key: "layer", name: "layer", text: true },
     { key: "slot", name: "slot", text: true },
-    { key: "channel_error", name: "channel error", meter: true },
+    ranked ? { key: "output_gain", name: "output gain", show: percent, meter: "linear" }
+      : { key: "channel_error", name: "channel error", meter: "log" },
     { key: "reading", name: "reading", text: true },
     { key: "format", name: "format", text: true },
+    ranked && { key: "channel_error", name: "channel error", meter: "log" },
     { key: "local_error", name: "local" },
     { key: "cumulative_error", name: "cumulative" },
     { key: "mean_relative_error", name: "relative" },
@@ -111,11 +120,12 @@
     { key: "max_abs", name: "largest error" },
     { key: "mse", name: "MSE" },
     { key: "cosine", name: "cosine", show: (value) => short(value, 6) },
-  ];
+  ].filter(Boolean);
   const slots = ["weight", "input", "output", "bias"];
   const slotColor = { weight: "--float", input: "--quantized", output: "--arrives", bias: "--muted" };
 
-  const rows = report.rows.map((row, rank) => ({ ...row, rank, q: report.quantizers[row.quantizer] }));
+  const rowsOf = (of) => of.rows.map((row, rank) => ({ ...row, rank, q: of.quantizers[row.quantizer] }));
+  const rows = rowsOf(report);
   const broken = (row) => row.q.non_finite > 0;
   const layersOf = report.quantizers.map(() => new Set());  // that each quantizer serves
   for (const row of rows) layersOf[row.quantizer].add(row.layer);
@@ -123,9 +133,39 @@
 
   // ---- heading
 
+  /** The numbers of the whole model: name and text, those of its worst output. */
+  function modelFacts(of) {
+    const worst = of.outputs.filter((output) => output.sqnr_db !== null)
+      .sort((a, b) => numeric(a.sqnr_db) - numeric(b.sqnr_db))[0];
+    const facts = [];
+    if (worst) facts.push([of.outputs.length > 1 ? `SQNR of output ${worst.name}` : "output SQNR", `${short(worst.sqnr_db)} dB`]);
+    const agreements = of.outputs.map((output) => output.agreement).filter((share) => share !== null);
+    if (agreements.length > 0) facts.push(["same class as in float", percent(Math.min(...agreements))]);
+    const labelled = of.outputs.find((output) => output.top1 !== null);
+    if (labelled) facts.push(["accuracy", `${percent(labelled.top1)}, float ${percent(labelled.float_top1)}`]);
+    return facts;
+  }
+
+  function showModel() {
+    const other = new Map(beside ? modelFacts(beside.report) : []);
+    byId("model-numbers").replaceChildren(...modelFacts(report).map(([name, value]) =>
+      make("div", {}, make("dt", {}, name), make("dd", {}, value),
+        other.has(name) ? make("dd", { class: "other" }, `${beside.name}: ${other.get(name)}`) : null)));
+    byId("model-numbers").hidden = report.outputs.length === 0;
+    byId("outputs").hidden = report.outputs.length < 2;
+    const cell = (value, show) => make("td", {}, value === null ? "–" : show(value));
+    byId("outputs").lastElementChild.replaceChildren(
+      make("thead", {}, make("tr", {}, ...["output", "SQNR, dB", "cosine", "same class"].map((name, i) =>
+        make("th", { scope: "col", class: i === 0 ? "text" : undefined }, name)))),
+      make("tbody", {}, ...report.outputs.map((output) => make("tr", {}, make("td", { class: "text" }, output.name),
+        cell(output.sqnr_db, short), cell(output.cosine, (value) => short(value, 6)), cell(output.agreement, percent)))));
+    byId("outputs").firstElementChild.textContent = `${report.outputs.length} outputs`;
+  }
+
   function showSummary() {
     byId("model").textContent = report.model || "the model";
     document.title = `Kaon: ${report.model || "model"}, ${report.scheme}`;
+    showModel();
     const worst = rows[0];
     const facts = [
       ["scheme", report.scheme || "–"],
@@ -150,6 +190,52 @@
       box.firstElementChild.textContent = `${report.skipped.length} not quantized`;
       box.lastElementChild.append(...report.skipped.map((s) => make("li", {}, `${s.layer}: ${s.reason}`)));
     }
+  }
+
+  // ---- another report beside this one
+
+  let beside = null;  // { report, name, rows }
+
+  /** Rows of two reports of one model belong together where layer and slot are the same, in the model's order. */
+  function keyed(list) {
+    const times = new Map();
+    const keys = new Map();
+    for (const row of [...list].sort((a, b) => a.order - b.order)) {
+      const key = JSON.stringify([row.layer, row.slot]);
+      times.set(key, (times.get(key) || 0) + 1);
+      keys.set(row, `${key}${times.get(key)}`);
+    }
+    return keys;
+  }
+
+  /** The row of the other report for one of this, or undefined. */
+  const twin = (row) => beside?.rows.get(beside.keys.get(row));
+
+  function putBeside(text) {
+    const data = /<script id="data" type="application\/json">([^<]*)<\/script>/.exec(text);
+    if (!data) return "This is no report.html of kaon debug.";
+    const other = JSON.parse(data[1]);
+    if (!other.outputs) return "This report is of an older Kaon: debug the model again.";
+    const theirs = new Map();
+    for (const [row, key] of keyed(rowsOf(other))) theirs.set(key, row);
+    const keys = keyed(rows);
+    const common = rows.filter((row) => theirs.has(keys.get(row))).length;
+    if (common === 0) return `${other.model} has no layer of this model.`;
+    const name = other.scheme === report.scheme ? `${other.scheme}, other` : other.scheme;
+    beside = { report: other, name, rows: theirs, keys };
+    document.body.classList.add("two");
+    showModel();
+    fillTable();
+    drawOverview();
+    drawDetail();
+    return `${name}: ${common} of ${rows.length} slots in common`;
+  }
+
+  function askForOther() {
+    byId("beside").addEventListener("change", async () => {
+      const [file] = byId("beside").files;
+      if (file) byId("beside-note").textContent = putBeside(await file.text());
+    });
   }
 
   // ---- bars over all layers
@@ -197,7 +283,8 @@
       `${metric.name} of ${overviewRows.length} quantizers; the table below holds the numbers.`);
     const values = overviewRows.map((row) => numeric(row.q[metric.key]));
     const drawable = (value) => Number.isFinite(value) && (!metric.log || value > 0);
-    const finite = values.filter(drawable);
+    const others = overviewRows.map((row) => numeric(twin(row)?.q[metric.key]));
+    const finite = [...values, ...others].filter(drawable);
     // The smallest bar must be seen, too; and no more than ten decades.
     const lowest = metric.log && finite.length > 0
       ? 10 ** Math.floor(Math.log10(Math.max(Math.min(...finite) * 0.7, Math.max(...finite) * 1e-10))) : undefined;
@@ -214,12 +301,17 @@
       type: "bar",
       data: {
         labels: overviewRows.map((row) => `${row.layer} · ${row.slot}`),
-        datasets: slots.filter((name) => overviewRows.some((row) => row.slot === name)).map((name) => ({
+        datasets: [...slots.filter((name) => overviewRows.some((row) => row.slot === name)).map((name) => ({
           label: name,
           data: overviewRows.map((row, i) => (row.slot === name ? heightOf(row, values[i]) : null)),
           backgroundColor: barColors(name),
           grouped: false, barPercentage: 1, categoryPercentage: few ? 0.8 : 0.95, minBarLength: 2,
-        })),
+        })), ...(beside ? [{
+          label: beside.name, type: "line", other: true, showLine: false, order: -1,
+          data: others.map((value) => (drawable(value) ? value : null)),
+          pointRadius: few ? 5 : 2, pointStyle: "rectRot", pointBackgroundColor: css("--card"),
+          pointBorderColor: css("--ink"), pointBorderWidth: few ? 2 : 1,
+        }] : [])],
       },
       options: {
         animation: false, maintainAspectRatio: false,
@@ -243,12 +335,14 @@
         },
         plugins: {
           legend: { position: "top", align: "end", onClick: () => {}, labels: { boxWidth: 12, boxHeight: 12,
-            generateLabels: (chart) => [...chart.data.datasets.map((set) => [set.label, slotColor[set.label]]),
+            generateLabels: (chart) => [...chart.data.datasets.map((set) =>
+              [set.label, set.other ? "--ink" : slotColor[set.label]]),
               ["the layer shown below", "--bad"]].map(([text, color]) =>
               ({ text, lineWidth: 0, fillStyle: css(color), fontColor: css("--muted") })) } },
           tooltip: { filter: (item) => item.raw !== null,
             callbacks: { label: (item) => {
               const row = overviewRows[item.dataIndex];
+              if (item.dataset.other) return `${beside.name}: ${show(twin(row).q[metric.key])}`;
               return `${metric.name}: ${show(row.q[metric.key])}${broken(row) ? ", and NaN or Inf" : ""}`;
             } } },
         },
@@ -258,48 +352,64 @@
 
   // ---- the table
 
-  let sorted = { key: "channel_error", descending: true };
+  let sorted = { key: ranked ? "output_gain" : "channel_error", descending: true };
   const body = byId("table").tBodies[0];
   const ordered = [...rows];
   let found = [];
 
+  /** What share of a cell its bar fills, for values of a column. */
+  function meterOf(column) {
+    const values = rows.map((row) => numeric(row.q[column.key])).filter((v) => Number.isFinite(v) && v > 0);
+    const high = values.reduce((a, b) => Math.max(a, b), 0);
+    if (column.meter === "linear") return (value) => value / high;
+    const low = Math.log(values.reduce((a, b) => Math.min(a, b), Infinity)) - 0.3;
+    return (value) => (Math.log(value) - low) / (Math.log(high) - low);
+  }
+
+  function makeCell(row, column, meter) {
+    const value = valueOf(row, column.key);
+    if (column.key === "layer") {
+      return make("td", { class: "text" }, make("button", { type: "button", title: row.layer }, row.layer));
+    }
+    const cell = make("td", { class: column.key === "reading" ? "text words" : column.text ? "text" : undefined },
+      column.text ? value : (column.show || short)(value));
+    if (!column.text && !Number.isFinite(numeric(value)) && column.key !== "sqnr_db") cell.classList.add("bad");
+    if (meter && broken(row)) {
+      cell.classList.add("bad");
+      cell.textContent = "NaN or Inf";
+    }
+    if (meter && numeric(value) > 0) {
+      cell.classList.add("meter");
+      cell.style.setProperty("--share", `${(100 * Math.min(1, Math.max(0, meter(numeric(value))))).toFixed(1)}%`);
+    }
+    if (beside && column.key in row.q && !column.text) {
+      const there = twin(row)?.q[column.key];
+      cell.append(make("div", { class: "other" }, there === undefined ? "–" : (column.show || short)(there)));
+    }
+    return cell;
+  }
+
   function fillTable() {
     const head = byId("table").tHead.rows[0];
+    head.replaceChildren();
     for (const column of columns) {
       const button = make("button", { type: "button" }, column.name);
       button.addEventListener("click", () => sortBy(column));
       const kind = column.text ? "text" : undefined;
       head.append(make("th", { scope: "col", class: kind, "data-key": column.key }, button));
     }
-    const errors = rows.map((row) => numeric(row.q.channel_error)).filter((v) => Number.isFinite(v) && v > 0);
-    const low = Math.log(errors.reduce((a, b) => Math.min(a, b), Infinity)) - 0.3;
-    const high = Math.log(errors.reduce((a, b) => Math.max(a, b), 0));
+    const meters = columns.map((column) => (column.meter ? meterOf(column) : null));
     for (const row of rows) {
-      row.element = make("tr");
-      for (const column of columns) {
-        const value = valueOf(row, column.key);
-        if (column.key === "layer") {
-          const button = make("button", { type: "button", title: row.layer }, row.layer);
-          row.element.append(make("td", { class: "text" }, button));
-          continue;
-        }
-        const cell = make("td", { class: column.key === "reading" ? "text words" : column.text ? "text" : undefined },
-          column.text ? value : (column.show || short)(value));
-        if (!column.text && !Number.isFinite(numeric(value)) && column.key !== "sqnr_db") cell.classList.add("bad");
-        if (column.meter && broken(row)) {
-          cell.classList.add("bad");
-          cell.textContent = "NaN or Inf";
-        }
-        if (column.meter && numeric(value) > 0 && high > low) {
-          cell.classList.add("meter");
-          const share = Math.min(1, Math.max(0, (Math.log(numeric(value)) - low) / (high - low)));
-          cell.style.setProperty("--share", `${(100 * share).toFixed(1)}%`);
-        }
-        row.element.append(cell);
-      }
+      row.element = make("tr", { class: row.layer === selected?.layer ? "selected" : undefined },
+        ...columns.map((column, i) => makeCell(row, column, meters[i])));
       row.element.addEventListener("click", () => select(row));
       row.element.row = row;
     }
+    markSorted();
+    showRows();
+  }
+
+  function useTable() {
     const scroll = body.closest(".scroll");
     scroll.addEventListener("scroll", () => {
       if (scroll.scrollTop + 2 * scroll.clientHeight > scroll.scrollHeight) attachRows();
@@ -316,8 +426,6 @@
       select(next.row);
     });
     byId("filter").addEventListener("input", showRows);
-    markSorted();
-    showRows();
   }
 
   function sortBy(column) {
@@ -366,7 +474,7 @@
   function select(row) {
     if (selected === row) return;
     selected = row;
-    for (const set of overview.data.datasets) set.backgroundColor = barColors(set.label);
+    for (const set of overview.data.datasets.filter((one) => !one.other)) set.backgroundColor = barColors(set.label);
     overview.update("none");
     showSelected();
   }
@@ -384,14 +492,20 @@
       selected.op ? `operator ${selected.op}` : "not a layer, but its values are quantized"));
     const own = rows.filter((row) => row.layer === selected.layer);
     own.sort((a, b) => (b === selected) - (a === selected) || slots.indexOf(a.slot) - slots.indexOf(b.slot));
-    for (const row of own) detail.append(slotPart(row));
+    for (const row of own) {
+      const there = twin(row);
+      detail.append(there
+        ? make("div", { class: "pair" }, slotPart(row, report.scheme), slotPart(there, beside.name)) : slotPart(row));
+    }
     // Drawn once they are in the page and have a size.
     for (const canvas of detail.querySelectorAll("canvas")) detailCharts.push(new Chart(canvas, canvas.chart));
   }
 
-  function slotPart(row) {
+  function slotPart(row, scheme) {
     const q = row.q;
-    const part = make("section", { class: "slot" }, make("h3", {}, `${row.slot}: ${q.format}`),
+    const activation = q.kind === "input" || q.kind === "output";
+    const of = scheme ? `, ${scheme}` : "";
+    const part = make("section", { class: "slot" }, make("h3", {}, `${row.slot}: ${q.format}${of}`),
       make("p", { class: "help" }, q.description));
     if (q.reading) part.append(make("p", { class: "reading" }, q.reading));
     const facts = [
@@ -401,8 +515,12 @@
       q.scale !== undefined && ["scale", short(q.scale, 4)],
       q.scales && [`${q.scales.count} scales`, range(q.scales.low, q.scales.high)],
       q.zero_point !== undefined && ["zero point", short(q.zero_point)],
+      q.output_gain !== null && ["output gain", percent(q.output_gain)],
+      q.output_alone !== null && ["error alone", short(q.output_alone)],
       ["channel error", short(q.channel_error)], ["local error", short(q.local_error)],
       ["cumulative error", short(q.cumulative_error)],
+      ...(activation && numeric(q.cumulative_error) > 0 ? [["made here", percent(q.own_share)],
+        ["by the layer's weight", percent(q.weight_share)], ["brought in", percent(q.inherited_share)]] : []),
       ["SQNR", `${short(q.sqnr_db)} dB`], ["cosine", short(q.cosine, 6)],
       ["clipped", percent(q.clipped)], ["rounded to zero", percent(q.zeroed)],
       numeric(q.mse) > 0 && ["error by clipping", percent(numeric(q.clip_error) / numeric(q.mse))],
@@ -557,8 +675,10 @@
   dress();
   showSummary();
   fillChoices();
-  fillTable();
+  useTable();
+  askForOther();
   selected = rows[0];
+  fillTable();
   drawOverview();
   if (selected) showSelected();
   else byId("detail").append(make("p", { class: "help" }, "There is no quantizer in this report."));

@@ -1,11 +1,11 @@
-#include "api/debug_tables.h"
+#include "report/debug_tables.h"
 
 #include <algorithm>
 #include <cmath>
 #include <nlohmann/json.hpp>
 
+#include "base/error.h"
 #include "base/json_text.h"
-#include "api/debug.h"
 
 namespace kaon {
 namespace {
@@ -34,6 +34,18 @@ Json nan_json(const std::optional<NonFiniteAt>& at) {
           {"tensor", at->tensor},
           {"value", fmt::format("{}", at->value)},
           {"float_run", at->float_run}};
+}
+
+Json output_json(const OutputDebug& output) {
+  const auto or_null = [](const std::optional<double>& value) { return value ? Json(*value) : Json(nullptr); };
+  const bool seen = output.error.count > 0;
+  return {{"name", output.name},
+          {"sqnr_db", seen ? Json(output.error.sqnr_db()) : Json(nullptr)},
+          {"mse", seen ? Json(output.error.mse()) : Json(nullptr)},
+          {"cosine", seen ? Json(output.error.cosine()) : Json(nullptr)},
+          {"agreement", or_null(output.agreement)},
+          {"top1", or_null(output.top1)},
+          {"float_top1", or_null(output.float_top1)}};
 }
 
 std::string csv_field(const Json& value) {
@@ -109,6 +121,8 @@ Json weight_stats_json(const DebugReport& report, const DebugRow& row) {
 Json to_json(const DebugReport& report) {
   Json rows = Json::array();
   for (const DebugRow& row : report.rows) rows.push_back(row_json(report, row));
+  Json outputs = Json::array();
+  for (const OutputDebug& output : report.outputs) outputs.push_back(output_json(output));
   Json skipped = Json::array();
   for (const Skipped& skip : report.skipped) skipped.push_back(to_json(skip));
   return {{"model", report.model},
@@ -116,6 +130,7 @@ Json to_json(const DebugReport& report) {
           {"samples", report.samples},
           {"ranked_samples", report.ranked},
           {"output_sqnr_db", report.ranked > 0 ? Json(-10 * std::log10(report.output_error)) : Json(nullptr)},
+          {"outputs", std::move(outputs)},
           {"quantizers", std::move(rows)},
           {"nan", nan_json(report.nan)},
           {"batches", report.batches},

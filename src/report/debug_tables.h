@@ -6,6 +6,9 @@
 
 namespace kaon {
 
+/// summary.json.
+nlohmann::ordered_json to_json(const DebugReport& report);
+
 /// The row's keys of summary.json.
 nlohmann::ordered_json row_json(const DebugReport& report, const DebugRow& row);
 

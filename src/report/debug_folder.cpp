@@ -1,3 +1,5 @@
+#include "report/debug_folder.h"
+
 #include <fstream>
 #include <functional>
 #include <map>
@@ -5,13 +7,12 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
-#include "api/debug.h"
-#include "api/debug_tables.h"
-#include "base/json_text.h"
 #include "base/atomic_folder.h"
 #include "base/error.h"
+#include "base/json_text.h"
 #include "base/parallel.h"
 #include "report/charts.h"
+#include "report/debug_tables.h"
 #include "report/html.h"
 
 namespace kaon {

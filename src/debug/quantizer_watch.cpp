@@ -1,4 +1,4 @@
-#include "debug/observe.h"
+#include "debug/quantizer_watch.h"
 
 #include <algorithm>
 #include <mutex>
