@@ -100,6 +100,7 @@
     const putBeside = async (text) => {
       const transfer = new DataTransfer();
       transfer.items.add(new File([text], "report.html"));
+      File.prototype.text = async () => text;  // the browser's clock here is virtual, and does not wait for files
       const note = document.getElementById("beside-note");
       note.textContent = "";
       document.getElementById("beside").files = transfer.files;

@@ -75,7 +75,7 @@
     ranked && { key: "output_gain", name: "output gain", show: percent,
       help: `Share of the outputs' error that goes when this quantizer alone is switched off, on ${
         report.ranked} samples. Rows are ranked by it.` },
-    ranked && { key: "output_alone", name: "error alone", log: true,
+    ranked && { key: "output_alone", name: "output error alone", log: true,
       help: "Error of the outputs when this quantizer alone is switched on: Σ(y − y_float)² / Σ y_float²." },
     { key: "channel_error", name: "channel error", log: true,
       help: `Error relative to each channel's own size, as the root mean square over the channels.${
@@ -140,9 +140,9 @@
     const facts = [];
     if (worst) facts.push([of.outputs.length > 1 ? `SQNR of output ${worst.name}` : "output SQNR", `${short(worst.sqnr_db)} dB`]);
     const agreements = of.outputs.map((output) => output.agreement).filter((share) => share !== null);
-    if (agreements.length > 0) facts.push(["same class as in float", percent(Math.min(...agreements))]);
+    if (agreements.length > 0) facts.push(["agreement", percent(Math.min(...agreements))]);
     const labelled = of.outputs.find((output) => output.top1 !== null);
-    if (labelled) facts.push(["accuracy", `${percent(labelled.top1)}, float ${percent(labelled.float_top1)}`]);
+    if (labelled) facts.push(["top1", `${percent(labelled.top1)}, float ${percent(labelled.float_top1)}`]);
     return facts;
   }
 
@@ -155,7 +155,7 @@
     byId("outputs").hidden = report.outputs.length < 2;
     const cell = (value, show) => make("td", {}, value === null ? "–" : show(value));
     byId("outputs").lastElementChild.replaceChildren(
-      make("thead", {}, make("tr", {}, ...["output", "SQNR, dB", "cosine", "same class"].map((name, i) =>
+      make("thead", {}, make("tr", {}, ...["output", "SQNR, dB", "cosine", "agreement"].map((name, i) =>
         make("th", { scope: "col", class: i === 0 ? "text" : undefined }, name)))),
       make("tbody", {}, ...report.outputs.map((output) => make("tr", {}, make("td", { class: "text" }, output.name),
         cell(output.sqnr_db, short), cell(output.cosine, (value) => short(value, 6)), cell(output.agreement, percent)))));
@@ -516,7 +516,7 @@
       q.scales && [`${q.scales.count} scales`, range(q.scales.low, q.scales.high)],
       q.zero_point !== undefined && ["zero point", short(q.zero_point)],
       q.output_gain !== null && ["output gain", percent(q.output_gain)],
-      q.output_alone !== null && ["error alone", short(q.output_alone)],
+      q.output_alone !== null && ["output error alone", short(q.output_alone)],
       ["channel error", short(q.channel_error)], ["local error", short(q.local_error)],
       ["cumulative error", short(q.cumulative_error)],
       ...(activation && numeric(q.cumulative_error) > 0 ? [["made here", percent(q.own_share)],
