@@ -2,42 +2,19 @@
 #include <memory>
 
 #include "api/eval.h"
+#include "api/language_parts.h"
 #include "api/load_model.h"
 #include "base/error.h"
 #include "base/memory_usage.h"
 #include "base/stopwatch.h"
-#include "base/text.h"
 #include "eval/evaluate.h"
-#include "graph/layer.h"
 #include "lm/hidden_states.h"
 #include "quant/quantize.h"
-#include "quant/rules.h"
 #include "quant/simulate.h"
 
 namespace kaon {
 
 namespace {
-
-/// The rows of `config` that concern a part of the model; nothing where it leaves the part as it is.
-std::optional<Config> config_of_part(Config config, const Graph& graph) {
-  const std::vector<Layer> all = layers(graph);
-  const auto matches_none = [&](const std::string& pattern) {
-    return std::ranges::none_of(all, [&](const Layer& layer) { return glob_match(pattern, layer.name); });
-  };
-  std::erase_if(config.exclude, matches_none);
-  std::erase_if(config.by_name, [&](const auto& row) { return matches_none(row.first); });
-  std::erase_if(config.by_type, [&](const auto& row) {
-    return std::ranges::none_of(all, [&](const Layer& layer) { return layer.op == row.first; });
-  });
-  const Rules rules(config, all, {});
-  const bool any = std::ranges::any_of(all, [&](const Layer& layer) {
-    const Initializer* table = layer.op == "Gather" ? graph.find_initializer(layer.weight) : nullptr;
-    if (table != nullptr && table->tensor.type() != DType::Float32) return false;  // placement leaves it as it is
-    const LayerRule rule = rules.of(layer).rule;
-    return rule.weight.spec || rule.input.spec || rule.output.spec;
-  });
-  return any ? std::optional(std::move(config)) : std::nullopt;
-}
 
 /// A language model on its way through the text, block by block.
 class Walk {
@@ -75,7 +52,8 @@ EvalReport eval_by_blocks(const EvalOptions& options) {
          "{} is an encoder; --memory is for models that predict tokens", language.family_name());
   }
   const bool quantized = asks_to_quantize(options.quant);
-  const std::optional<Config> config = quantized ? std::optional(config_of(options.quant)) : std::nullopt;
+  const std::optional<Config> config =
+      quantized ? std::optional(for_language_model(config_of(options.quant), language)) : std::nullopt;
   const Model embedding = language.embedding();
   const std::unique_ptr<Dataset> data = open_data(options.data, embedding.graph);
   const bool has_reference = quantized || !options.reference.empty();

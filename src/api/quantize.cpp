@@ -5,6 +5,8 @@
 #include "api/debug.h"
 #include "api/load_model.h"
 #include "api/output_file.h"
+#include "api/quantize_folder.h"
+#include "api/quantize_gguf.h"
 #include "base/atomic_file.h"
 #include "base/error.h"
 #include "base/json_text.h"
@@ -92,7 +94,20 @@ QuantizeReport quantize_file(const QuantizeCall& asked_for) {
   QuantizeCall call = asked_for;
   call.data.tokenizer = tokenizer_of(call.model);
   const Stopwatch watch;
-  if (call.output.empty()) fail(ErrorCode::InvalidConfig, "", "nowhere to write to: give -o OUT.onnx");
+  if (call.output.empty()) fail(ErrorCode::InvalidConfig, "", "nowhere to write to: give -o OUT");
+  const std::string format = call.format.empty() ? format_of_output(call.output) : call.format;
+  if (is_language_model(call.model) && format == "gguf") {
+    return quantize_gguf(call.model, call.output, call.quant.scheme, call.quant.exclude, {format, 0, call.progress});
+  }
+  if (is_language_model(call.model) && format != "onnx") {
+    QuantizeReport report = quantize_folder(call.model, call.output, config_of(call.quant), call.data,
+                                            {format, call.memory_mb, call.progress});
+    report.scheme = config_name(call.quant);
+    return report;
+  }
+  if (format != "onnx" && !call.format.empty()) {
+    fail(ErrorCode::InvalidConfig, "--format", "'{}' is for language models; {} is none", format, call.model.string());
+  }
   const std::filesystem::path beside = call.output.string() + ".json";
   check_output(call.output, {call.model, call.data.data, call.data.calib, call.quant.config}, call.force);
   check_output(beside, {call.model, call.data.data, call.data.calib, call.quant.config}, call.force);

@@ -14,8 +14,10 @@ struct QuantizeCall {
   std::filesystem::path output;  ///< the .onnx to write; its sidecar is named like it with ".json" behind
   QuantOptions quant;
   DataOptions data;
-  bool fake = false;   ///< store what ONNX has no type for as float
-  bool force = false;  ///< the output may be the model itself
+  bool fake = false;      ///< store what ONNX has no type for as float
+  bool force = false;     ///< the output may be the model itself
+  std::string format;     ///< of a language model's output; "" = format_of_output()
+  int64_t memory_mb = 0;  ///< above 0: hidden states of a language model beyond this go to a file
   Progress* progress = &no_progress();
 };
 

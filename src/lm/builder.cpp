@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "graph/fake_quantize.h"
 
 namespace kaon::lm {
 
@@ -163,15 +164,32 @@ std::string Builder::weight(const std::string& name, const Shape& shape) {
   });
 }
 
+std::string Builder::layer_input(const std::string& name, const std::string& x) {
+  const std::optional<StoredInput> input = weights_.input(name);
+  if (!input) return x;
+  std::string scale, zero_point;
+  if (input->scale != 0) {
+    scale = constant(name + ".input_scale", Tensor::of<float>({1}, std::vector<float>{input->scale}));
+    zero_point =
+        constant(name + ".input_zero_point", Tensor::of<int32_t>({1}, std::vector<int32_t>{input->zero_point}));
+  }
+  const std::string made = name + ".input|q";
+  Node node = make_fake_quantize(input->spec, x, made, scale, zero_point);
+  node.name = name + ".input";
+  model_.opsets[kKaon] = 1;
+  model_.graph.nodes.push_back(std::move(node));
+  return made;
+}
+
 std::string Builder::linear(const std::string& name, const std::string& x, int64_t inputs, int64_t outputs, bool bias) {
-  std::vector<std::string> from{x, weight(name + ".weight", {outputs, inputs})};
+  std::vector<std::string> from{layer_input(name, x), weight(name + ".weight", {outputs, inputs})};
   if (bias) from.push_back(weight(name + ".bias", {outputs}));
   return op(name, "Gemm", std::move(from), {int_attribute("transB", 1)});
 }
 
 std::string Builder::linear_in_out(const std::string& name, const std::string& x, int64_t inputs, int64_t outputs) {
   const std::string matrix = weight(name + ".weight", {inputs, outputs});
-  return op(name, "Gemm", {x, matrix, weight(name + ".bias", {outputs})});
+  return op(name, "Gemm", {layer_input(name, x), matrix, weight(name + ".bias", {outputs})});
 }
 
 std::string Builder::tied_linear(const std::string& name, const std::string& table, const std::string& x,

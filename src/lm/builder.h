@@ -107,6 +107,8 @@ class Builder {
   const std::string& once(const std::string& key, const std::function<std::string()>& make);
   std::string constant(const std::string& name, Tensor tensor);
   Tensor checked(const std::string& name, const Shape& shape) const;
+  /// What the layer `name` multiplies: x, or in a quantized checkpoint maybe x after its quantizer.
+  std::string layer_input(const std::string& name, const std::string& x);
   /// [2]: N and T.
   const std::string& tokens();
   const std::string& sequence();

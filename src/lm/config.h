@@ -34,6 +34,8 @@ class Config {
   std::vector<int64_t> integers(Keys keys) const;
   std::vector<double> numbers(Keys keys) const;
   std::vector<std::string> texts(Keys keys) const;
+  /// All of it.
+  const nlohmann::json& json() const { return json_; }
   /// An object inside this one; an empty one where it is not there.
   Config inside(Keys keys) const;
 

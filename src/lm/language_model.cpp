@@ -4,6 +4,7 @@
 
 #include "base/error.h"
 #include "lm/gguf_model.h"
+#include "lm/quantized_weights.h"
 
 namespace kaon::lm {
 
@@ -13,6 +14,7 @@ namespace {
 
 constexpr const char* kConfig = "config.json";
 constexpr const char* kGeneration = "generation_config.json";
+constexpr const char* kQuantization = "quantization_config";
 
 const FamilyKind& kind_of(const std::string& name, const Config& config) {
   if (const FamilyKind* kind = families().find(name)) return *kind;
@@ -26,12 +28,7 @@ const FamilyKind& kind_of(const std::string& name, const Config& config) {
 bool LanguageModel::is_folder(const fs::path& path) { return fs::is_regular_file(path / kConfig); }
 
 LanguageModel LanguageModel::open(const fs::path& path) {
-  if (path.extension() == ".gguf") {
-    const auto file = std::make_shared<const GgufFile>(GgufFile::read(path));
-    Config config = gguf_config(*file, path.string());
-    std::string family = config.text({"model_type"}, "");
-    return {std::move(family), std::move(config), gguf_weights(file, path.string())};
-  }
+  if (path.extension() == ".gguf") return open_gguf(path);
   if (!is_folder(path)) {
     fail(ErrorCode::InvalidInput, path.string(), "no language model: a folder with a {} or a .gguf file is needed",
          kConfig);
@@ -39,12 +36,24 @@ LanguageModel LanguageModel::open(const fs::path& path) {
   Config config = Config::read(path / kConfig);
   const std::string name = config.text({"model_type"}, "");
   const FamilyKind& kind = kind_of(name, config);
-  if (config.has({"quantization_config"})) {
-    fail(ErrorCode::Unsupported, config.where(), "'quantization_config' is there; only float checkpoints can be read");
-  }
-  LanguageModel model(name, std::move(config), without_prefix(folder_weights(path), kind.prefix));
+  std::unique_ptr<Weights> weights =
+      config.has({kQuantization})
+          ? quantized_folder_weights(path, config.json()[kQuantization], config.where() + ": " + kQuantization)
+          : folder_weights(path);
+  LanguageModel model(name, std::move(config), without_prefix(std::move(weights), kind.prefix));
   if (fs::exists(path / kGeneration)) model.generation_ = Config::read(path / kGeneration);
   return model;
+}
+
+LanguageModel LanguageModel::open_gguf(const fs::path& path) {
+  const auto file = std::make_shared<const GgufFile>(GgufFile::read(path));
+  Config config = gguf_config(*file, path.string());
+  std::string family = config.text({"model_type"}, "");
+  return {std::move(family), std::move(config), gguf_weights(file, path.string())};
+}
+
+LanguageModel LanguageModel::of(std::string family, Config config, std::unique_ptr<Weights> weights) {
+  return {std::move(family), std::move(config), std::move(weights)};
 }
 
 std::vector<int64_t> LanguageModel::end_tokens() const {

@@ -11,9 +11,13 @@ namespace kaon::lm {
 /// and a head, each to be had as a graph of its own, or joined.
 class LanguageModel {
  public:
-  /// Throws InvalidInput for what is neither, Unsupported for an unknown family or a quantized checkpoint, and
+  /// Throws InvalidInput for what is neither, Unsupported for an unknown family or way to quantize, and
   /// whatever the readers throw, naming the file and the key or tensor at fault.
   static LanguageModel open(const std::filesystem::path& path);
+  /// A GGUF file under any name.
+  static LanguageModel open_gguf(const std::filesystem::path& path);
+  /// A model of other tensors.
+  static LanguageModel of(std::string family, Config config, std::unique_ptr<Weights> weights);
   /// The tokens that end a text: `eos_token_id` of generation_config.json, else of config.json.
   std::vector<int64_t> end_tokens() const;
   /// A folder with a config.json.

@@ -41,6 +41,11 @@ class WithoutPrefix : public Weights {
 
   std::optional<Shape> shape(const std::string& name) const override { return weights_->shape(stored(name)); }
   Tensor tensor(const std::string& name) const override { return weights_->tensor(stored(name)); }
+  std::optional<StoredInput> input(const std::string& module) const override {
+    constexpr std::string_view kWeight = ".weight";
+    const std::string weight = stored(module + std::string(kWeight));
+    return weights_->input(weight.substr(0, weight.size() - kWeight.size()));
+  }
   std::string where(const std::string& name) const override { return weights_->where(stored(name)); }
   int64_t parameters() const override { return weights_->parameters(); }
   int64_t bytes() const override { return weights_->bytes(); }
@@ -56,6 +61,8 @@ class WithoutPrefix : public Weights {
 };
 
 }  // namespace
+
+std::optional<StoredInput> Weights::input(const std::string&) const { return std::nullopt; }
 
 std::unique_ptr<Weights> folder_weights(const std::filesystem::path& folder) {
   return std::make_unique<FolderWeights>(folder);

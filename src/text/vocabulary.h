@@ -30,6 +30,10 @@ TokenizerPtr make_tokenizer(Vocabulary vocabulary, const std::string& where);
 /// What a GGUF file says; what it does not say stays empty.
 Vocabulary read_vocabulary(const GgufFile& file);
 
+/// The BPE of a tokenizer.json, in the same words; its special tokens' numbers stay empty. Throws CorruptFile, or
+/// Unsupported for other models and pre-tokenizers that have no name there.
+Vocabulary read_json_vocabulary(const std::filesystem::path& path);
+
 /// The names that `pre` may have.
 std::vector<std::string> pre_tokenizer_names();
 /// The regular expressions that cut text one after the other. Throws Unsupported for a name that is not known.

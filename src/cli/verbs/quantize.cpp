@@ -58,25 +58,35 @@ void quantize_verb(QuantizeCall& call, Context& context) {
 }  // namespace
 
 void register_quantize(Registry<Verb>& verbs) {
-  verbs.add("quantize",
-            {.group = "Quantization",
-             .summary = "quantize a model and write it as ONNX that other runtimes load",
-             .examples = {"kaon quantize model.onnx --scheme w8c -o small.onnx",
-                          "kaon quantize model.onnx --scheme w8a8c --calib calib.json --data val.json -o int8.onnx",
-                          "kaon quantize model.onnx --config mixed.json --calib calib.npz -o mixed.onnx"},
-             .declare = [](CLI::App& app) {
-               auto call = std::make_shared<QuantizeCall>();
-               app.add_option("MODEL", call->model, "an .onnx file, the folder of a language model, or a .gguf file")
-                   ->required();
-               app.add_option("-o,--output", call->output, "the .onnx file to write; OUT.json beside it says how")
-                   ->required()
-                   ->type_name("OUT");
-               declare_quant_flags(app, call->quant);
-               declare_data_flags(app, call->data);
-               app.add_flag("--fake", call->fake, "store what ONNX has no type for as floats");
-               app.add_flag("--force", call->force, "OUT may be a file that is read from");
-               return [call](Context& context) { quantize_verb(*call, context); };
-             }});
+  verbs.add(
+      "quantize",
+      {.group = "Quantization",
+       .summary = "quantize a model and write it as other runtimes load it",
+       .examples = {"kaon quantize model.onnx --scheme w8c -o small.onnx",
+                    "kaon quantize model.onnx --scheme w8a8c --calib calib.json --data val.json -o int8.onnx",
+                    "kaon quantize model.onnx --config mixed.json --calib calib.npz -o mixed.onnx",
+                    "kaon quantize llama --scheme w4g128 --algorithms gptq --calib text.txt -o llama-w4"},
+       .declare = [](CLI::App& app) {
+         auto call = std::make_shared<QuantizeCall>();
+         app.add_option("MODEL", call->model, "an .onnx file, the folder of a language model, or a .gguf file")
+             ->required();
+         app.add_option("-o,--output", call->output,
+                        "the .onnx file to write (OUT.json beside it says how), or the folder of a language model")
+             ->required()
+             ->type_name("OUT");
+         declare_quant_flags(app, call->quant);
+         declare_data_flags(app, call->data);
+         app.add_option(
+                "--format", call->format,
+                "what a language model becomes: compressed-tensors (a folder), gguf or onnx; by default as OUT looks")
+             ->type_name("F");
+         app.add_option("--memory", call->memory_mb,
+                        "hidden states of a language model beyond so many MiB go to a file")
+             ->check(CLI::PositiveNumber.description(""))
+             ->type_name("MIB");
+         app.add_flag("--fake", call->fake, "store what ONNX has no type for as floats");
+         return [call](Context& context) { quantize_verb(*call, context); };
+       }});
 }
 
 }  // namespace kaon

@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "io/gguf/gguf.h"
+#include "io/gguf/gguf_blocks.h"
 #include "numerics/half.h"
 
 namespace kaon {
@@ -133,8 +134,6 @@ void q6_k(const std::byte* p, float* out) {
     out[i] = dl * static_cast<float>((low | two_bits(p + 128, i) << 4) - 32);
   }
 }
-
-constexpr float kNonLinear[16] = {-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113};
 
 // d, 16 bytes of codes
 void iq4_nl(const std::byte* p, float* out) {

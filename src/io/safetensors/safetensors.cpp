@@ -15,6 +15,7 @@
 #include "base/atomic_file.h"
 #include "base/error.h"
 #include "base/mapped_file.h"
+#include "io/safetensors/safetensors_header.h"
 
 namespace kaon {
 
@@ -246,39 +247,6 @@ size_t order_of(DType type) {
   return static_cast<size_t>(row - kTypes.begin());
 }
 
-/// The header without its length, padded so that the data is aligned.
-std::string make_header(const std::vector<const NamedTensors::value_type*>& tensors,
-                        const SafetensorsMetadata& metadata) {
-  nlohmann::ordered_json header = nlohmann::ordered_json::object();
-  if (!metadata.empty()) header[std::string(kMetadata)] = metadata;
-  int64_t offset = 0;
-  for (const auto* item : tensors) {
-    const auto& [name, tensor] = *item;
-    if (tensor.size() * bits_of(tensor.type()) % 8 != 0) {
-      fail(ErrorCode::InvalidInput, in_quotes(name), "{} elements of {} do not fill whole bytes", tensor.size(),
-           name_of(tensor.type()));
-    }
-    const int64_t end = offset + tensor.byte_size();
-    nlohmann::ordered_json entry{
-        {"dtype", kTypes[order_of(tensor.type())].name}, {"shape", tensor.shape()}, {"data_offsets", {offset, end}}};
-    // Names are known to differ; operator[] would look through all of them each time.
-    header.get_ref<nlohmann::ordered_json::object_t&>().emplace_back(name, std::move(entry));
-    offset = end;
-  }
-  std::string text;
-  try {
-    text = header.dump();
-  } catch (const nlohmann::json::exception&) {
-    fail(ErrorCode::InvalidInput, "safetensors", "a name or a text of the metadata is no valid UTF-8");
-  }
-  text.append((kLengthBytes - text.size() % kLengthBytes) % kLengthBytes, ' ');
-  if (text.size() > kMostHeader) {
-    fail(ErrorCode::InvalidInput, "safetensors", "a header of {} bytes; at most {} are allowed", text.size(),
-         kMostHeader);
-  }
-  return text;
-}
-
 }  // namespace
 
 NamedTensors read_safetensors(const fs::path& path, SafetensorsMetadata* metadata) {
@@ -294,25 +262,61 @@ NamedTensors read_safetensors(std::span<const std::byte> bytes, SafetensorsMetad
   return parse(bytes, nullptr, metadata);
 }
 
-void write_safetensors(const NamedTensors& tensors, const fs::path& path, const SafetensorsMetadata& metadata) {
+void sort_as_written(std::vector<PlannedTensor>& tensors, const std::string& where) {
   std::set<std::string_view> names{kMetadata};
-  std::vector<const NamedTensors::value_type*> sorted;
-  for (const auto& item : tensors) {
-    if (!names.insert(item.first).second) {
-      fail(ErrorCode::InvalidInput, path.string(), "the name {} comes twice or is reserved", in_quotes(item.first));
-    }
-    sorted.push_back(&item);
+  for (const PlannedTensor& tensor : tensors) {
+    if (names.insert(tensor.name).second) continue;
+    fail(ErrorCode::InvalidInput, where, "the name {} comes twice or is reserved", in_quotes(tensor.name));
   }
-  std::ranges::sort(sorted, [](const auto* a, const auto* b) {
-    const size_t first = order_of(a->second.type()), second = order_of(b->second.type());
-    return first != second ? first > second : a->first < b->first;
+  std::ranges::sort(tensors, [](const PlannedTensor& a, const PlannedTensor& b) {
+    const size_t first = order_of(a.type), second = order_of(b.type);
+    return first != second ? first > second : a.name < b.name;
   });
-  const std::string header = make_header(sorted, metadata);
-  const uint64_t length = header.size();
+}
+
+std::string safetensors_header(const std::vector<PlannedTensor>& tensors, const SafetensorsMetadata& metadata) {
+  nlohmann::ordered_json header = nlohmann::ordered_json::object();
+  if (!metadata.empty()) header[std::string(kMetadata)] = metadata;
+  int64_t offset = 0;
+  for (const PlannedTensor& tensor : tensors) {
+    const int64_t count = element_count(tensor.shape);
+    if (count * bits_of(tensor.type) % 8 != 0) {
+      fail(ErrorCode::InvalidInput, in_quotes(tensor.name), "{} elements of {} do not fill whole bytes", count,
+           name_of(tensor.type));
+    }
+    const int64_t end = offset + stored_bytes(tensor.type, count);
+    nlohmann::ordered_json entry{
+        {"dtype", kTypes[order_of(tensor.type)].name}, {"shape", tensor.shape}, {"data_offsets", {offset, end}}};
+    // Names are known to differ; operator[] would look through all of them each time.
+    header.get_ref<nlohmann::ordered_json::object_t&>().emplace_back(tensor.name, std::move(entry));
+    offset = end;
+  }
+  std::string text;
+  try {
+    text = header.dump();
+  } catch (const nlohmann::json::exception&) {
+    fail(ErrorCode::InvalidInput, "safetensors", "a name or a text of the metadata is no valid UTF-8");
+  }
+  text.append((kLengthBytes - text.size() % kLengthBytes) % kLengthBytes, ' ');
+  if (text.size() > kMostHeader) {
+    fail(ErrorCode::InvalidInput, "safetensors", "a header of {} bytes; at most {} are allowed", text.size(),
+         kMostHeader);
+  }
+  const uint64_t length = text.size();
+  return std::string(reinterpret_cast<const char*>(&length), kLengthBytes) + text;
+}
+
+void write_safetensors(const NamedTensors& tensors, const fs::path& path, const SafetensorsMetadata& metadata) {
+  std::vector<PlannedTensor> plan;
+  std::map<std::string_view, const Tensor*> by_name;
+  for (const auto& [name, tensor] : tensors) {
+    plan.push_back({name, tensor.type(), tensor.shape()});
+    by_name.emplace(name, &tensor);
+  }
+  sort_as_written(plan, path.string());
   AtomicFile file(path);
-  file.write(std::as_bytes(std::span(&length, 1)));
-  file.write(header);
-  for (const auto* item : sorted) file.write(item->second.bytes());
+  file.write(safetensors_header(plan, metadata));
+  for (const PlannedTensor& tensor : plan) file.write(by_name.at(tensor.name)->bytes());
   file.commit();
 }
 

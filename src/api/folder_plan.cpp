@@ -1,0 +1,154 @@
+#include "api/folder_plan.h"
+
+#include <algorithm>
+#include <map>
+#include <nlohmann/json.hpp>
+
+#include "api/language_parts.h"
+#include "base/error.h"
+#include "graph/node_id.h"
+#include "io/quantized/compressed_tensors.h"
+#include "quant/placement.h"
+
+namespace kaon {
+
+namespace ct = compressed_tensors;
+
+namespace {
+
+/// The graph with weights that have a type and a shape and no numbers: what 16-bit weights are behind their Cast.
+Model without_values(Model model) {
+  std::vector<Node> nodes;
+  for (Node& node : model.graph.nodes) {
+    const Initializer* stored = node.op == "Cast" ? model.graph.find_initializer(node.inputs.front()) : nullptr;
+    if (stored == nullptr) {
+      nodes.push_back(std::move(node));
+      continue;
+    }
+    model.graph.initializers.push_back(
+        {node.outputs.front(), Tensor(DType::Float32, stored->tensor.shape(), nullptr, nullptr), {}, {}});
+  }
+  model.graph.nodes = std::move(nodes);
+  return model;
+}
+
+template <typename Edit>
+void for_each_rule(Config& config, const Edit& edit) {
+  edit(config.global);
+  for (auto& [type, rule] : config.by_type) edit(rule);
+  for (auto& [name, rule] : config.by_name) edit(rule);
+}
+
+/// The type of the matrices, in which readers keep the scales as well.
+ScaleType scale_type_of(const Checkpoint& checkpoint) {
+  for (const auto& [name, at] : checkpoint) {
+    if (at.tensor.rank() != 2) continue;
+    if (at.tensor.type() == DType::Float16) return ScaleType::Float16;
+    if (at.tensor.type() == DType::BFloat16) return ScaleType::BFloat16;
+  }
+  return ScaleType::Float32;
+}
+
+/// Takes out what the layout has no place for and says so.
+Config storable(Config config, ScaleType scale_type, std::vector<std::string>& notes) {
+  bool outputs = false, global_inputs = false;
+  for_each_rule(config, [&](LayerRule& rule) {
+    outputs |= rule.output.spec || rule.bias.spec;
+    rule.output = rule.bias = {};
+    if (rule.input.spec && format(rule.input.spec->format).global_scale) {
+      global_inputs = true;
+      rule.input = {};
+    }
+    for (SlotRule* slot : {&rule.weight, &rule.input}) {
+      if (slot->spec && slot->spec->scale_type == ScaleType::Float32) slot->spec->scale_type = scale_type;
+    }
+  });
+  if (outputs) notes.emplace_back("outputs and biases stay float: the layout quantizes weights and inputs");
+  if (global_inputs) notes.emplace_back("inputs stay float: nvfp4 would need a global scale for them beforehand");
+  return config;
+}
+
+/// The module of `layer` under the name that the checkpoint has for it.
+std::optional<std::string> stored_module(const std::string& layer, const std::string& prefix,
+                                         const Checkpoint& checkpoint) {
+  if (checkpoint.contains(layer + ".weight")) return layer;
+  if (!layer.starts_with(prefix)) return std::nullopt;
+  std::string bare = layer.substr(prefix.size());
+  return checkpoint.contains(bare + ".weight") ? std::optional(std::move(bare)) : std::nullopt;
+}
+
+bool is_linear(const Graph& graph, const Layer& layer) {
+  return layer.op == "Gemm" && layer.weight_input == 1 && node_by_id(graph, layer.node).get_int("transB", 0) == 1;
+}
+
+}  // namespace
+
+FolderPlan plan_folder(const lm::LanguageModel& model, const Checkpoint& checkpoint, const Config& config,
+                       const std::string& where) {
+  FolderPlan plan;
+  plan.config = storable(for_language_model(config, model), scale_type_of(checkpoint), plan.notes);
+  const QuantizedModel placed = place_quantizers(without_values(model.whole()), plan.config);
+  plan.skipped = placed.skipped;
+  const std::string prefix = lm::families().get(model.family_name()).prefix;
+  for (const Layer& layer : placed.layers) {
+    const Quantizer* weight = placed.find(layer.name, Slot::Weight);
+    const bool linear = is_linear(placed.model.graph, layer);
+    if (weight == nullptr) {
+      if (linear) plan.left.push_back(layer.name);
+      continue;
+    }
+    if (!linear) {
+      fail(ErrorCode::Unsupported, where + ": " + layer.name,
+           "a {} is no Linear module there, so that compressed-tensors cannot hold it; use --format gguf or onnx",
+           layer.op == "Gemm" ? "matrix stored [in, out] (Conv1D)" : layer.op);
+    }
+    const std::optional<std::string> module = stored_module(layer.name, prefix, checkpoint);
+    if (!module) fail(ErrorCode::Unsupported, where + ": " + layer.name, "has no weight of its own in the files");
+    FolderLayer row;
+    row.name = layer.name;
+    row.module = *module;
+    row.shape = layer.weight_shape;
+    row.weight = weight->spec;
+    if (const Quantizer* input = placed.find(layer.name, Slot::Input)) {
+      row.input = input->spec;
+      row.dynamic = input->dynamic || has_own_scales(input->spec);
+    }
+    row.layout = ct::format_for(row.weight, row.input.has_value(), where + ": " + layer.name);
+    plan.layers.push_back(std::move(row));
+  }
+  return plan;
+}
+
+nlohmann::ordered_json quantization_config(const FolderPlan& plan) {
+  using Json = nlohmann::ordered_json;
+  struct Group {
+    Json json;
+    std::string layout;
+    std::vector<std::string> modules;
+  };
+  std::vector<Group> groups;
+  for (const FolderLayer& layer : plan.layers) {
+    const Json json{{"targets", Json::array()},
+                    {"weights", ct::to_args(layer.weight, false)},
+                    {"input_activations", layer.input ? ct::to_args(*layer.input, layer.dynamic) : Json(nullptr)},
+                    {"output_activations", nullptr},
+                    {"format", layer.layout}};
+    auto found = std::ranges::find(groups, json, &Group::json);
+    if (found == groups.end()) found = groups.insert(groups.end(), {json, layer.layout, {}});
+    found->modules.push_back(layer.name);
+  }
+  Json config{{"quant_method", "compressed-tensors"}};
+  const bool one_layout = std::ranges::all_of(groups, [&](const Group& g) { return g.layout == groups[0].layout; });
+  config["format"] = one_layout ? groups.front().layout : "mixed-precision";
+  config["quantization_status"] = "compressed";
+  config["global_compression_ratio"] = nullptr;
+  config["kv_cache_scheme"] = nullptr;
+  config["ignore"] = plan.left;
+  for (size_t i = 0; i < groups.size(); ++i) {
+    groups[i].json["targets"] = groups.size() == 1 ? Json::array({"Linear"}) : Json(groups[i].modules);
+    config["config_groups"][fmt::format("group_{}", i)] = std::move(groups[i].json);
+  }
+  return config;
+}
+
+}  // namespace kaon

@@ -1,0 +1,157 @@
+#include "api/quantize_folder.h"
+
+#include <gtest/gtest.h>
+
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include "api/language_parts.h"
+#include "api/load_model.h"
+#include "base/error.h"
+#include "engine/engine.h"
+#include "io/files_test.h"
+#include "io/npy/npy.h"
+#include "quant/quantize.h"
+#include "quant/simulate.h"
+
+namespace kaon {
+namespace {
+
+namespace fs = std::filesystem;
+
+const fs::path kFolders = KAON_SOURCE_DIR "/tests/data/lm";
+
+Tensor some_ids(int64_t windows, int64_t tokens) {
+  std::vector<int64_t> ids;
+  for (int64_t i = 0; i < windows * tokens; ++i) ids.push_back((i * i * 7 + i / tokens * 31) % 48);
+  return Tensor::of<int64_t>({windows, tokens}, ids);
+}
+
+std::vector<float> logits_of(Model model) {
+  return Engine(std::move(model)).run({{"input_ids", some_ids(2, 12)}}).front().to_float();
+}
+
+double distance(const std::vector<float>& a, const std::vector<float>& b) {
+  EXPECT_EQ(a.size(), b.size());
+  double lost = 0, all = 0;
+  for (size_t i = 0; i < a.size(); ++i) {
+    lost += std::pow(static_cast<double>(a[i]) - static_cast<double>(b[i]), 2);
+    all += std::pow(static_cast<double>(a[i]), 2);
+  }
+  return std::sqrt(lost / all);
+}
+
+Config config_for(const std::string& scheme) {
+  if (scheme != "small_groups") return scheme_config(scheme);
+  // Groups that do not divide the rows of 24.
+  return parse_config(nlohmann::ordered_json::parse(R"({"global": {"weight": {"format": "uint4",
+      "granularity": "per_group", "group_size": 10, "symmetric": false}}})"),
+                      "test");
+}
+
+class QuantizeFolderTest : public ::testing::TestWithParam<std::tuple<const char*, const char*>> {
+ protected:
+  const TemporaryFolder folder_;
+};
+
+// Float32 checkpoints keep float32 scales, so that the file says exactly what is simulated.
+TEST_P(QuantizeFolderTest, TheFolderGivesWhatIsSimulated) {
+  const auto [family, scheme] = GetParam();
+  const Config config = config_for(scheme);
+  const QuantizeReport report = quantize_folder(kFolders / family, folder_ / "out", config, {}, {});
+  EXPECT_GT(report.layers.size(), 4U);
+  EXPECT_LT(report.bytes_after, report.bytes_before);
+  const lm::LanguageModel model = lm::LanguageModel::open(kFolders / family);
+  Config same = for_language_model(config, model);
+  if (scheme == std::string("nvfp4")) same.global.input = {};
+  const std::vector<float> simulated = logits_of(simulate(quantize(model.whole(), same)));
+  EXPECT_LT(distance(simulated, logits_of(load_model(folder_ / "out"))), 1e-5);
+  EXPECT_GT(distance(simulated, logits_of(model.whole())), 1e-4) << "as if nothing were quantized";
+  EXPECT_EQ(lm::LanguageModel::open(folder_ / "out").parameters(), model.parameters());
+}
+
+INSTANTIATE_TEST_SUITE_P(Schemes, QuantizeFolderTest,
+                         ::testing::Combine(::testing::Values("mistral", "qwen2"),
+                                            ::testing::Values("w4g32", "w4g32s", "w4c", "w8", "w8c", "fp8d", "mxfp8",
+                                                              "nvfp4", "mxfp4", "w8a8d", "small_groups")));
+INSTANTIATE_TEST_SUITE_P(Families, QuantizeFolderTest,
+                         ::testing::Combine(::testing::Values("qwen2_plain", "phi3_short", "gemma2"),
+                                            ::testing::Values("w4g32")));
+
+class QuantizeFolderFilesTest : public ::testing::Test {
+ protected:
+  const TemporaryFolder folder_;
+
+  DataOptions calibration() {
+    write_npz({{"input_ids", some_ids(12, 16)}}, folder_ / "calib.npz");
+    DataOptions data;
+    data.calib = folder_ / "calib.npz";
+    data.batch = 4;
+    return data;
+  }
+};
+
+TEST_F(QuantizeFolderFilesTest, SixteenBitCheckpointsKeepScalesOfTheirType) {
+  quantize_folder(kFolders / "llama3", folder_ / "out", scheme_config("w4g32"), {}, {});
+  for (const auto& [name, at] : read_checkpoint(folder_ / "out")) {
+    if (name.ends_with("down_proj.weight_scale")) {
+      EXPECT_EQ(at.tensor.type(), DType::BFloat16) << name;
+    }
+    EXPECT_FALSE(name.ends_with("down_proj.weight")) << name;
+  }
+  const auto config = nlohmann::json::parse(std::ifstream(folder_ / "out" / "config.json"));
+  EXPECT_EQ(config["quantization_config"]["format"], "pack-quantized");
+  EXPECT_EQ(config["quantization_config"]["ignore"], nlohmann::json::array({"lm_head"}));
+  EXPECT_EQ(config["vocab_size"], 48);
+}
+
+TEST_F(QuantizeFolderFilesTest, GptqIsNearerThanRoundingToTheNearest) {
+  Config config = scheme_config("w4c");
+  const std::vector<float> exact = logits_of(load_model(kFolders / "mistral"));
+  quantize_folder(kFolders / "mistral", folder_ / "nearest", config, {}, {});
+  config.algorithms.push_back({"gptq"});
+  const QuantizeReport report = quantize_folder(kFolders / "mistral", folder_ / "gptq", config, calibration(), {});
+  ASSERT_EQ(report.algorithms.size(), 1U);
+  EXPECT_EQ(report.algorithms[0].changed, 14);
+  EXPECT_EQ(report.calibration.samples, 12);
+  EXPECT_LT(distance(exact, logits_of(load_model(folder_ / "gptq"))),
+            distance(exact, logits_of(load_model(folder_ / "nearest"))));
+}
+
+TEST_F(QuantizeFolderFilesTest, StaticInputsAreStored) {
+  quantize_folder(kFolders / "mistral", folder_ / "out", scheme_config("w8a8c"), calibration(), {});
+  const auto tensors = read_checkpoint(folder_ / "out");
+  EXPECT_TRUE(tensors.contains("model.layers.1.mlp.down_proj.input_scale"));
+  EXPECT_EQ(tensors.at("model.layers.1.mlp.down_proj.input_zero_point").tensor.type(), DType::Int8);
+  EXPECT_LT(distance(logits_of(load_model(kFolders / "mistral")), logits_of(load_model(folder_ / "out"))), 0.1);
+}
+
+TEST_F(QuantizeFolderFilesTest, DifferentLayersDifferently) {
+  const Config config = parse_config(nlohmann::ordered_json::parse(R"({"scheme": "w4c",
+      "by_name": {"*.down_proj": {"weight": {"format": "int8", "granularity": "per_channel"}}},
+      "exclude": ["model.layers.0.*"]})"),
+                                     "test");
+  const QuantizeReport report = quantize_folder(kFolders / "mistral", folder_ / "out", config, {}, {});
+  EXPECT_EQ(report.layers.size(), 7U);
+  const lm::LanguageModel model = lm::LanguageModel::open(kFolders / "mistral");
+  const std::vector<float> simulated = logits_of(simulate(quantize(model.whole(), for_language_model(config, model))));
+  EXPECT_LT(distance(simulated, logits_of(load_model(folder_ / "out"))), 1e-5);
+}
+
+TEST_F(QuantizeFolderFilesTest, WhatCannotBeStoredLeavesNothingBehind) {
+  const auto refused = [&](const char* family, const char* scheme, const std::string& message) {
+    try {
+      quantize_folder(kFolders / family, folder_ / "out", scheme_config(scheme), {}, {});
+      ADD_FAILURE() << family << " as " << scheme;
+    } catch (const Error& error) {
+      EXPECT_NE(std::string(error.what()).find(message), std::string::npos) << error.what();
+    }
+    EXPECT_TRUE(fs::is_empty(folder_.path()));
+  };
+  refused("gpt2", "w4g32", "use --format gguf or onnx");
+  refused("mistral", "mxint8", "has no place");
+  refused("mistral", "w8a8c", "give --calib");
+}
+
+}  // namespace
+}  // namespace kaon

@@ -1,0 +1,23 @@
+#pragma once
+#include <cstddef>
+
+namespace kaon {
+
+/// The values of IQ4's codes.
+inline constexpr float kNonLinear[16] = {-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113};
+
+inline int nearest_non_linear(float value) {
+  int code = 0;
+  while (code < 15 && value > (kNonLinear[code] + kNonLinear[code + 1]) / 2) ++code;
+  return code;
+}
+
+// Super-blocks of 256 elements: scales and minima of their groups are found by least squares over several ranges, then
+// rounded to their own few bits, and the codes are the nearest ones for what is left of them.
+void quantize_q2_k(const float* x, std::byte* out);
+void quantize_q3_k(const float* x, std::byte* out);
+void quantize_q4_k(const float* x, std::byte* out);
+void quantize_q5_k(const float* x, std::byte* out);
+void quantize_q6_k(const float* x, std::byte* out);
+
+}  // namespace kaon

@@ -1,0 +1,255 @@
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstdint>
+#include <cstring>
+
+#include "io/gguf/gguf_blocks.h"
+#include "numerics/half.h"
+
+namespace kaon {
+namespace {
+
+constexpr int kSuper = 256;
+constexpr int kTries = 24;  ///< ranges that are tried for a group
+
+void put_half(std::byte* p, float value) {
+  const uint16_t half = float32_to_float16(value);
+  std::memcpy(p, &half, sizeof(half));
+}
+
+float as_half(float value) { return float16_to_float32(float32_to_float16(value)); }
+
+void put_byte(std::byte* p, int value) { *p = static_cast<std::byte>(value); }
+
+/// What an element's error counts: large ones matter more, as they do in ggml's own rounding.
+float weight_of(const float* x, int count, int i) {
+  float sum = 0;
+  for (int k = 0; k < count; ++k) sum += x[k] * x[k];
+  return std::sqrt(sum / static_cast<float>(count)) + std::abs(x[i]);
+}
+
+struct StepMin {
+  float step = 0;
+  float min = 0;  ///< taken off, never negative
+};
+
+/// x ≈ step · code - min with codes from 0 to `most`.
+StepMin fit_with_minimum(const float* x, int count, int most) {
+  std::array<float, 32> weights;
+  for (int i = 0; i < count; ++i) weights[static_cast<size_t>(i)] = weight_of(x, count, i);
+  const float low = std::min(0.0F, *std::min_element(x, x + count)), high = *std::max_element(x, x + count);
+  if (high <= low) return {0, -low};
+  StepMin best{(high - low) / static_cast<float>(most), -low};
+  double least = INFINITY;
+  const auto try_codes = [&](float step, float min) {
+    double w = 0, wq = 0, wqq = 0, wx = 0, wqx = 0;
+    std::array<int, 32> codes;
+    for (int i = 0; i < count; ++i) {
+      const int code = std::clamp(static_cast<int>(std::lround((x[i] + min) / step)), 0, most);
+      codes[static_cast<size_t>(i)] = code;
+      const auto each = static_cast<double>(weights[static_cast<size_t>(i)]);
+      w += each;
+      wq += each * code;
+      wqq += each * code * code;
+      wx += each * static_cast<double>(x[i]);
+      wqx += each * code * static_cast<double>(x[i]);
+    }
+    const double determinant = w * wqq - wq * wq;
+    double s = static_cast<double>(step), m = static_cast<double>(min);
+    if (determinant > 0) {
+      s = (w * wqx - wq * wx) / determinant;
+      m = (wq * wqx - wqq * wx) / determinant;
+      if (m < 0 && wqq > 0) {
+        m = 0;
+        s = wqx / wqq;
+      }
+    }
+    if (s <= 0) return;
+    double error = 0;
+    for (int i = 0; i < count; ++i) {
+      const double lost = s * codes[static_cast<size_t>(i)] - m - static_cast<double>(x[i]);
+      error += static_cast<double>(weights[static_cast<size_t>(i)]) * lost * lost;
+    }
+    if (error >= least) return;
+    least = error;
+    best = {static_cast<float>(s), static_cast<float>(m)};
+  };
+  for (int t = 0; t < kTries; ++t) {
+    const float share = 1 - 0.02F * static_cast<float>(t);
+    try_codes((high - low) * share / static_cast<float>(most), -low * share);
+    try_codes((high - low) * share / static_cast<float>(most), -low);
+  }
+  return best;
+}
+
+/// x ≈ step · code with codes from -half to half - 1; the step may be negative.
+float fit_symmetric(const float* x, int count, int half) {
+  float far = x[0];
+  for (int i = 1; i < count; ++i) {
+    if (std::abs(x[i]) > std::abs(far)) far = x[i];
+  }
+  if (far == 0) return 0;
+  float best = far / static_cast<float>(-half);
+  double least = INFINITY;
+  for (int t = -kTries / 2; t <= kTries / 2; ++t) {
+    const float step = far / -(static_cast<float>(half) + 0.1F * static_cast<float>(t));
+    double qq = 0, qx = 0;
+    for (int i = 0; i < count; ++i) {
+      const int code = std::clamp(static_cast<int>(std::lround(x[i] / step)), -half, half - 1);
+      const auto w = static_cast<double>(weight_of(x, count, i));
+      qq += w * code * code;
+      qx += w * code * static_cast<double>(x[i]);
+    }
+    if (qq <= 0 || -qx * qx / qq >= least) continue;
+    least = -qx * qx / qq;
+    best = static_cast<float>(qx / qq);
+  }
+  return best;
+}
+
+int nearest_code(float x, float step, int low, int high) {
+  return step == 0 ? std::clamp(0, low, high) : std::clamp(static_cast<int>(std::lround(x / step)), low, high);
+}
+
+/// Steps and minima of the groups of a super-block, each a small number times a common one.
+template <int kGroups>
+struct WithMinima {
+  float d = 0, dmin = 0;
+  std::array<int, kGroups> scale{}, min{};
+  std::array<int, kSuper> codes{};
+
+  WithMinima(const float* x, int most_code, int most_scale) {
+    constexpr int kEach = kSuper / kGroups;
+    std::array<StepMin, kGroups> fits;
+    float step = 0, low = 0;
+    for (int g = 0; g < kGroups; ++g) {
+      StepMin& fit = fits[static_cast<size_t>(g)];
+      fit = fit_with_minimum(x + g * kEach, kEach, most_code);
+      step = std::max(step, fit.step);
+      low = std::max(low, fit.min);
+    }
+    d = as_half(step / static_cast<float>(most_scale));
+    dmin = as_half(low / static_cast<float>(most_scale));
+    for (int g = 0; g < kGroups; ++g) {
+      const auto at = static_cast<size_t>(g);
+      scale[at] = nearest_code(fits[at].step, d, 0, most_scale);
+      min[at] = nearest_code(fits[at].min, dmin, 0, most_scale);
+      const float dl = d * static_cast<float>(scale[at]), ml = dmin * static_cast<float>(min[at]);
+      for (int i = g * kEach; i < (g + 1) * kEach; ++i) {
+        codes[static_cast<size_t>(i)] = nearest_code(x[i] + ml, dl, 0, most_code);
+      }
+    }
+  }
+};
+
+/// The same around zero.
+struct Symmetric {
+  float d = 0;
+  std::array<int, 16> scale{};
+  std::array<int, kSuper> codes{};  ///< from -half on
+
+  Symmetric(const float* x, int half, int most_scale) {
+    std::array<float, 16> steps;
+    float far = 0;
+    for (int g = 0; g < 16; ++g) {
+      steps[static_cast<size_t>(g)] = fit_symmetric(x + g * 16, 16, half);
+      if (std::abs(steps[static_cast<size_t>(g)]) > std::abs(far)) far = steps[static_cast<size_t>(g)];
+    }
+    d = as_half(far / static_cast<float>(-most_scale));
+    for (int g = 0; g < 16; ++g) {
+      const auto at = static_cast<size_t>(g);
+      scale[at] = nearest_code(steps[at], d, -most_scale, most_scale - 1);
+      const float dl = d * static_cast<float>(scale[at]);
+      for (int i = g * 16; i < (g + 1) * 16; ++i)
+        codes[static_cast<size_t>(i)] = nearest_code(x[i], dl, -half, half - 1);
+    }
+  }
+};
+
+/// Two-bit parts, 128 in 32 bytes, 32 at each shift.
+void put_two_bits(std::byte* p, int i, int value) {
+  p[i / 128 * 32 + i % 32] |= static_cast<std::byte>(value << (i % 128 / 32 * 2));
+}
+
+void put_long_nibble(std::byte* p, int i, int value) {
+  p[i / 64 * 32 + i % 32] |= static_cast<std::byte>(value << (i % 64 / 32 * 4));
+}
+
+/// Eight scales and minima of 6 bits in 12 bytes.
+void put_scales(std::byte* p, const WithMinima<8>& fit) {
+  for (int j = 0; j < 8; ++j) {
+    const int s = fit.scale[static_cast<size_t>(j)], m = fit.min[static_cast<size_t>(j)];
+    if (j < 4) {
+      p[j] |= static_cast<std::byte>(s);
+      p[j + 4] |= static_cast<std::byte>(m);
+    } else {
+      p[j + 4] |= static_cast<std::byte>((s & 15) | (m & 15) << 4);
+      p[j - 4] |= static_cast<std::byte>(s >> 4 << 6);
+      p[j] |= static_cast<std::byte>(m >> 4 << 6);
+    }
+  }
+}
+
+}  // namespace
+
+void quantize_q2_k(const float* x, std::byte* p) {
+  std::memset(p, 0, 84);
+  const WithMinima<16> fit(x, 3, 15);
+  for (size_t g = 0; g < 16; ++g) put_byte(p + g, fit.scale[g] | fit.min[g] << 4);
+  for (int i = 0; i < kSuper; ++i) put_two_bits(p + 16, i, fit.codes[static_cast<size_t>(i)]);
+  put_half(p + 80, fit.d);
+  put_half(p + 82, fit.dmin);
+}
+
+void quantize_q3_k(const float* x, std::byte* p) {
+  std::memset(p, 0, 110);
+  const Symmetric fit(x, 4, 32);
+  for (int i = 0; i < kSuper; ++i) {
+    const int code = fit.codes[static_cast<size_t>(i)] + 4;
+    put_two_bits(p + 32, i, code & 3);
+    p[i % 32] |= static_cast<std::byte>((code >> 2) << (i / 32));
+  }
+  for (int g = 0; g < 16; ++g) {
+    const int scale = fit.scale[static_cast<size_t>(g)] + 32;
+    p[96 + g % 8] |= static_cast<std::byte>((scale & 15) << (g / 8 * 4));
+    p[96 + 8 + g % 4] |= static_cast<std::byte>((scale >> 4) << (g / 4 * 2));
+  }
+  put_half(p + 108, fit.d);
+}
+
+void quantize_q4_k(const float* x, std::byte* p) {
+  std::memset(p, 0, 144);
+  const WithMinima<8> fit(x, 15, 63);
+  put_half(p, fit.d);
+  put_half(p + 2, fit.dmin);
+  put_scales(p + 4, fit);
+  for (int i = 0; i < kSuper; ++i) put_long_nibble(p + 16, i, fit.codes[static_cast<size_t>(i)]);
+}
+
+void quantize_q5_k(const float* x, std::byte* p) {
+  std::memset(p, 0, 176);
+  const WithMinima<8> fit(x, 31, 63);
+  put_half(p, fit.d);
+  put_half(p + 2, fit.dmin);
+  put_scales(p + 4, fit);
+  for (int i = 0; i < kSuper; ++i) {
+    const int code = fit.codes[static_cast<size_t>(i)];
+    put_long_nibble(p + 48, i, code & 15);
+    p[16 + i % 32] |= static_cast<std::byte>((code >> 4) << (i / 32));
+  }
+}
+
+void quantize_q6_k(const float* x, std::byte* p) {
+  std::memset(p, 0, 210);
+  const Symmetric fit(x, 32, 128);
+  for (int i = 0; i < kSuper; ++i) {
+    const int code = fit.codes[static_cast<size_t>(i)] + 32;
+    p[i / 128 * 64 + i % 64] |= static_cast<std::byte>((code & 15) << (i % 128 / 64 * 4));
+    put_two_bits(p + 128, i, code >> 4);
+  }
+  for (size_t g = 0; g < 16; ++g) put_byte(p + 192 + g, fit.scale[g]);
+  put_half(p + 208, fit.d);
+}
+
+}  // namespace kaon

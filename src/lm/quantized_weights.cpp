@@ -1,0 +1,181 @@
+#include "lm/quantized_weights.h"
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+#include <regex>
+
+#include "base/error.h"
+#include "io/quantized/compressed_tensors.h"
+
+namespace kaon::lm {
+
+namespace ct = compressed_tensors;
+
+namespace {
+
+using Json = nlohmann::json;
+
+/// One of "config_groups".
+struct Group {
+  std::vector<std::string> targets;
+  std::string format;
+  std::optional<ct::Args> weights;
+  std::optional<ct::Args> inputs;
+};
+
+bool matches(const std::string& pattern, const std::string& module, const std::string& where) {
+  if (!pattern.starts_with("re:")) return pattern == module;
+  try {
+    return std::regex_search(module, std::regex(pattern.substr(3)), std::regex_constants::match_continuous);
+  } catch (const std::regex_error&) {
+    fail(ErrorCode::InvalidConfig, where, "'{}' is no regular expression that can be read", pattern);
+  }
+}
+
+class CompressedTensors : public Weights {
+ public:
+  CompressedTensors(std::filesystem::path folder, const Json& config, const std::string& where)
+      : folder_(std::move(folder)), where_(where), tensors_(read_checkpoint(folder_)) {
+    const auto groups = config.find("config_groups");
+    if (groups == config.end() || !groups->is_object() || groups->empty()) {
+      fail(ErrorCode::InvalidConfig, where, "'config_groups' must be an object with at least one group");
+    }
+    const std::string format = config.value("format", "");
+    for (const auto& [name, json] : groups->items()) {
+      const std::string here = where + ": " + name;
+      if (!json.is_object()) fail(ErrorCode::InvalidConfig, here, "an object is needed");
+      Group group;
+      if (const auto it = json.find("targets"); it != json.end() && it->is_array()) {
+        for (const Json& target : *it) {
+          if (target.is_string()) group.targets.push_back(target.get<std::string>());
+        }
+      }
+      const auto own = json.find("format");
+      group.format = own != json.end() && own->is_string() ? own->get<std::string>() : format;
+      const auto args = [&](const char* key) -> std::optional<ct::Args> {
+        const auto it = json.find(key);
+        if (it == json.end() || it->is_null()) return std::nullopt;
+        return ct::parse_args(*it, here + ": " + key);
+      };
+      group.weights = args("weights");
+      group.inputs = args("input_activations");
+      if (args("output_activations")) fail(ErrorCode::Unsupported, here, "quantized outputs cannot be read");
+      groups_.push_back(std::move(group));
+    }
+  }
+
+  std::optional<Shape> shape(const std::string& name) const override {
+    if (const std::optional<std::string> module = quantized(name)) {
+      return ct::weight_shape(group_of(*module).format, finder(*module), where(name) + ": " + *module);
+    }
+    const auto it = tensors_.find(name);
+    if (it == tensors_.end()) return std::nullopt;
+    return it->second.tensor.shape();
+  }
+
+  Tensor tensor(const std::string& name) const override {
+    const std::optional<std::string> module = quantized(name);
+    if (!module) return tensors_.at(name).tensor;
+    const Group& group = group_of(*module);
+    if (!group.weights) fail(ErrorCode::InvalidConfig, where_, "no group says how the weight of '{}' is read", *module);
+    return ct::decode(*group.weights, group.format, finder(*module), where(name) + ": " + *module);
+  }
+
+  std::optional<StoredInput> input(const std::string& module) const override {
+    if (!quantized(module + ".weight")) return std::nullopt;
+    const Group& group = group_of(module);
+    if (!group.inputs) return std::nullopt;
+    StoredInput input;
+    input.spec = ct::input_spec(*group.inputs, where_ + ": input_activations");
+    if (group.inputs->dynamic) return input;
+    const ct::FindPart find = finder(module);
+    const auto number = [&](const char* suffix) {
+      const Tensor* tensor = find(suffix);
+      if (tensor == nullptr || tensor->size() != 1) {
+        fail(ErrorCode::CorruptFile, where(module + ".weight"), "'{}.{}' must be one number", module, suffix);
+      }
+      return tensor->to_float().front();
+    };
+    input.scale = number("input_scale");
+    if (!group.inputs->symmetric && !group.inputs->is_float) {
+      input.zero_point = static_cast<int32_t>(number("input_zero_point"));
+    }
+    return input;
+  }
+
+  std::string where(const std::string& name) const override {
+    for (const char* suffix : {"", "_packed"}) {
+      const auto it = tensors_.find(name + suffix);
+      if (it != tensors_.end()) return it->second.file.string();
+    }
+    return folder_.string();
+  }
+
+  int64_t parameters() const override {
+    int64_t sum = 0;
+    for (const auto& [name, at] : tensors_) {
+      const size_t dot = name.rfind('.');
+      const std::string module = dot == std::string::npos ? "" : name.substr(0, dot);
+      if (dot == std::string::npos || !quantized(module + ".weight")) {
+        sum += at.tensor.size();
+      } else if (name.substr(dot) == ".weight" || name.substr(dot) == ".weight_packed") {
+        sum += element_count(*shape(module + ".weight"));
+      } else if (name.substr(dot) == ".bias") {
+        sum += at.tensor.size();
+      }
+    }
+    return sum;
+  }
+
+  int64_t bytes() const override {
+    int64_t sum = 0;
+    for (const auto& [name, at] : tensors_) sum += at.tensor.byte_size();
+    return sum;
+  }
+
+ private:
+  ct::FindPart finder(const std::string& module) const {
+    return [this, module](const std::string& suffix) -> const Tensor* {
+      const auto it = tensors_.find(module + "." + suffix);
+      return it == tensors_.end() ? nullptr : &it->second.tensor;
+    };
+  }
+
+  /// The module whose quantized weight goes by this name.
+  std::optional<std::string> quantized(const std::string& name) const {
+    constexpr std::string_view kWeight = ".weight";
+    if (!name.ends_with(kWeight)) return std::nullopt;
+    std::string module = name.substr(0, name.size() - kWeight.size());
+    return ct::holds_weight(group_of(module).format, finder(module)) ? std::optional(module) : std::nullopt;
+  }
+
+  /// By its name, by a pattern, else by what all Linear modules are.
+  const Group& group_of(const std::string& module) const {
+    const Group* of_class = &groups_.front();
+    for (const Group& group : groups_) {
+      for (const std::string& target : group.targets) {
+        if (target == "Linear") of_class = &group;
+        if (matches(target, module, where_)) return group;
+      }
+    }
+    return *of_class;
+  }
+
+  std::filesystem::path folder_;
+  std::string where_;
+  std::map<std::string, CheckpointTensor> tensors_;
+  std::vector<Group> groups_;
+};
+
+}  // namespace
+
+std::unique_ptr<Weights> quantized_folder_weights(const std::filesystem::path& folder, const Json& config,
+                                                  const std::string& where) {
+  const std::string method = config.is_object() ? config.value("quant_method", "") : "";
+  if (method != "compressed-tensors") {
+    fail(ErrorCode::Unsupported, where, "the method '{}' cannot be read; compressed-tensors can", method);
+  }
+  return std::make_unique<CompressedTensors>(folder, config, where);
+}
+
+}  // namespace kaon::lm
