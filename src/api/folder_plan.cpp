@@ -7,7 +7,7 @@
 #include "api/language_parts.h"
 #include "base/error.h"
 #include "graph/node_id.h"
-#include "io/quantized/compressed_tensors.h"
+#include "io/quantized/transposed.h"
 #include "quant/placement.h"
 
 namespace kaon {
@@ -77,16 +77,62 @@ std::optional<std::string> stored_module(const std::string& layer, const std::st
   return checkpoint.contains(bare + ".weight") ? std::optional(std::move(bare)) : std::nullopt;
 }
 
+DType float_type(ScaleType type) {
+  if (type == ScaleType::Float16) return DType::Float16;
+  return type == ScaleType::BFloat16 ? DType::BFloat16 : DType::Float32;
+}
+
+std::optional<transposed::Method> transposed_method(const std::string& name) {
+  if (name == "awq") return transposed::Method::Awq;
+  if (name == "gptq") return transposed::Method::Gptq;
+  return std::nullopt;
+}
+
+/// These configs say one thing about all layers.
+void expect_alike(const FolderPlan& plan, const std::vector<std::string>& usually_left, const std::string& where) {
+  for (const FolderLayer& layer : plan.layers) {
+    if (layer.weight == plan.layers.front().weight) continue;
+    fail(ErrorCode::Unsupported, where + ": " + layer.name, "{} quantizes all layers alike; use compressed-tensors",
+         plan.method);
+  }
+  if (plan.method != "gptq") return;
+  for (const std::string& name : plan.left) {
+    if (std::ranges::find(usually_left, name) != usually_left.end()) continue;
+    fail(ErrorCode::Unsupported, where + ": " + name,
+         "gptq has no way to leave a layer of a block as it is; use awq or "
+         "compressed-tensors");
+  }
+}
+
 bool is_linear(const Graph& graph, const Layer& layer) {
   return layer.op == "Gemm" && layer.weight_input == 1 && node_by_id(graph, layer.node).get_int("transB", 0) == 1;
 }
 
 }  // namespace
 
+std::vector<std::string> folder_methods() { return {"compressed-tensors", "awq", "gptq"}; }
+
+std::vector<ct::Part> parts_of(const FolderLayer& layer) {
+  const int64_t rows = layer.shape[0], cols = layer.shape[1];
+  if (const auto method = transposed_method(layer.layout))
+    return transposed::parts_of(*method, layer.weight, rows, cols);
+  return ct::parts_of(layer.weight, layer.layout, rows, cols, float_type(layer.weight.scale_type));
+}
+
+std::vector<std::vector<std::byte>> encode(const FolderLayer& layer, const CodedMatrix& matrix) {
+  if (const auto method = transposed_method(layer.layout)) return transposed::encode(*method, matrix);
+  return ct::encode(matrix, layer.layout, float_type(layer.weight.scale_type));
+}
+
+bool goes_by_rows(const FolderLayer& layer) { return !transposed_method(layer.layout); }
+
 FolderPlan plan_folder(const lm::LanguageModel& model, const Checkpoint& checkpoint, const Config& config,
-                       const std::string& where) {
+                       const std::string& method, const std::string& where) {
   FolderPlan plan;
-  plan.config = storable(for_language_model(config, model), scale_type_of(checkpoint), plan.notes);
+  plan.method = method;
+  const auto other = transposed_method(method);
+  const Config meant = for_language_model(config, model);
+  plan.config = storable(meant, other ? ScaleType::Float16 : scale_type_of(checkpoint), plan.notes);
   const QuantizedModel placed = place_quantizers(without_values(model.whole()), plan.config);
   plan.skipped = placed.skipped;
   const std::string prefix = lm::families().get(model.family_name()).prefix;
@@ -99,8 +145,8 @@ FolderPlan plan_folder(const lm::LanguageModel& model, const Checkpoint& checkpo
     }
     if (!linear) {
       fail(ErrorCode::Unsupported, where + ": " + layer.name,
-           "a {} is no Linear module there, so that compressed-tensors cannot hold it; use --format gguf or onnx",
-           layer.op == "Gemm" ? "matrix stored [in, out] (Conv1D)" : layer.op);
+           "a {} is no Linear module there, so that {} cannot hold it; use --format gguf or onnx",
+           layer.op == "Gemm" ? "matrix stored [in, out] (Conv1D)" : layer.op, method);
     }
     const std::optional<std::string> module = stored_module(layer.name, prefix, checkpoint);
     if (!module) fail(ErrorCode::Unsupported, where + ": " + layer.name, "has no weight of its own in the files");
@@ -113,14 +159,43 @@ FolderPlan plan_folder(const lm::LanguageModel& model, const Checkpoint& checkpo
       row.input = input->spec;
       row.dynamic = input->dynamic || has_own_scales(input->spec);
     }
-    row.layout = ct::format_for(row.weight, row.input.has_value(), where + ": " + layer.name);
+    const std::string here = where + ": " + layer.name;
+    if (other) {
+      if (row.input) fail(ErrorCode::Unsupported, here, "{} quantizes weights alone", method);
+      transposed::check(*other, row.weight, row.shape[0], row.shape[1], here);
+      row.layout = method;
+    } else {
+      row.layout = ct::format_for(row.weight, row.input.has_value(), here);
+    }
     plan.layers.push_back(std::move(row));
+  }
+  if (other) {
+    std::vector<std::string> usually_left;
+    for (const Layer& layer : layers(model.head().graph)) usually_left.push_back(layer.name);
+    expect_alike(plan, usually_left, where);
   }
   return plan;
 }
 
 nlohmann::ordered_json quantization_config(const FolderPlan& plan) {
   using Json = nlohmann::ordered_json;
+  if (plan.method != "compressed-tensors") {
+    const TensorSpec& spec = plan.layers.front().weight;
+    Json config{{"quant_method", plan.method},
+                {"bits", format(spec.format).bits},
+                {"group_size", spec.granularity == Granularity::PerGroup ? spec.group_size : -1}};
+    if (plan.method == "awq") {
+      config["zero_point"] = true;
+      config["version"] = "gemm";
+      config["modules_to_not_convert"] = plan.left;
+    } else {
+      config["desc_act"] = false;
+      config["sym"] = spec.symmetric;
+      config["lm_head"] = false;
+      config["checkpoint_format"] = "gptq";
+    }
+    return config;
+  }
   struct Group {
     Json json;
     std::string layout;

@@ -2,12 +2,12 @@
 
 #include <algorithm>
 #include <cstring>
-#include <fstream>
 #include <nlohmann/json.hpp>
 
 #include "base/atomic_file.h"
 #include "base/error.h"
 #include "base/json_text.h"
+#include "base/mapped_file.h"
 #include "base/parallel.h"
 #include "io/quantized/compressed_tensors.h"
 #include "numerics/half.h"
@@ -50,10 +50,6 @@ std::vector<ct::Part> input_parts(const FolderLayer& layer) {
   return parts;
 }
 
-std::vector<ct::Part> weight_parts(const FolderLayer& layer) {
-  return ct::parts_of(layer.weight, layer.layout, layer.shape[0], layer.shape[1], float_type(layer.weight.scale_type));
-}
-
 std::vector<std::byte> as_type(std::span<const float> values, DType type) {
   std::vector<std::byte> bytes(static_cast<size_t>(stored_bytes(type, std::ssize(values))));
   for (size_t i = 0; i < values.size(); ++i) {
@@ -76,13 +72,9 @@ bool holds_weights(const fs::path& file) {
 }
 
 nlohmann::ordered_json read_json(const fs::path& path) {
-  std::ifstream stream(path);
-  if (!stream) fail(ErrorCode::Io, path.string(), "cannot be read");
-  try {
-    return nlohmann::ordered_json::parse(stream, bounded_depth(path.string()));
-  } catch (const nlohmann::json::exception& error) {
-    fail(ErrorCode::CorruptFile, path.string(), "is not JSON: {}", error.what());
-  }
+  const auto file = MappedFile::open(path);
+  return parse_json<nlohmann::ordered_json>({reinterpret_cast<const char*>(file->bytes().data()), file->bytes().size()},
+                                            path.string());
 }
 
 void write_text(const fs::path& path, const std::string& text) {
@@ -106,7 +98,7 @@ FolderWriter::FolderWriter(const fs::path& from, const fs::path& draft, const Ch
       shard.push_back({name, at.tensor.type(), at.tensor.shape()});
       continue;
     }
-    for (const auto& parts : {weight_parts(*layer->second), input_parts(*layer->second)}) {
+    for (const auto& parts : {parts_of(*layer->second), input_parts(*layer->second)}) {
       for (const ct::Part& part : parts)
         shard.push_back({layer->second->module + "." + part.suffix, part.type, part.shape});
     }
@@ -138,8 +130,8 @@ FolderWriter::FolderWriter(const fs::path& from, const fs::path& draft, const Ch
 }
 
 void FolderWriter::write_parts(const FolderLayer& layer, const CodedMatrix& matrix, int64_t first_row) {
-  const std::vector<ct::Part> parts = weight_parts(layer);
-  const auto bytes = ct::encode(matrix, layer.layout, float_type(layer.weight.scale_type));
+  const std::vector<ct::Part> parts = parts_of(layer);
+  const auto bytes = encode(layer, matrix);
   SafetensorsDraft& shard = shard_of(layer.tensor());
   for (size_t i = 0; i < parts.size(); ++i) {
     const std::string name = layer.module + "." + parts[i].suffix;
@@ -157,7 +149,7 @@ void FolderWriter::write_weight(const FolderLayer& layer) {
   const int64_t rows = layer.shape[0], cols = layer.shape[1];
   const MatrixRange range = range_of(values, rows, cols, layer.weight);
   const int64_t steps = std::max<int64_t>(1, kAtATime / std::max<int64_t>(1, cols * ct::kRowStep));
-  const int64_t chunk = steps * ct::kRowStep;
+  const int64_t chunk = goes_by_rows(layer) ? steps * ct::kRowStep : std::max<int64_t>(1, rows);
   parallel_for(0, (rows + chunk - 1) / chunk, 1, [&](int64_t begin, int64_t end) {
     for (int64_t i = begin; i < end; ++i) {
       const int64_t first = i * chunk, count = std::min(chunk, rows - first);

@@ -3,6 +3,8 @@
 #include <charconv>
 #include <nlohmann/json.hpp>
 
+#include "api/language_parts.h"
+#include "api/load_model.h"
 #include "base/error.h"
 #include "data/dataset.h"
 #include "quant/algorithm.h"
@@ -98,8 +100,8 @@ std::string make_inputs_constant(Model& model) {
   }
   if (names.empty()) return "";
   std::erase_if(graph.inputs, [&](const ValueInfo& info) { return graph.find_initializer(info.name) != nullptr; });
-  return fmt::format("{} inputs of the model have a value in the file and are constants from here on ({}{})", names.size(),
-                     names.front(), names.size() > 1 ? ", …" : "");
+  return fmt::format("{} inputs of the model have a value in the file and are constants from here on ({}{})",
+                     names.size(), names.front(), names.size() > 1 ? ", …" : "");
 }
 
 std::unique_ptr<Dataset> open_data(const DataOptions& options, const Graph& graph) {
@@ -115,8 +117,9 @@ std::unique_ptr<Dataset> open_calibration(const DataOptions& options, const Grap
   return open_limited(options.data, graph, options, options.calib_limit > 0 ? options.calib_limit : options.limit);
 }
 
-QuantizedModel quantize_for(const std::filesystem::path& path, const Model& model, const Config& config,
+QuantizedModel quantize_for(const std::filesystem::path& path, const Model& model, const Config& asked,
                             const DataOptions& data, Progress& progress, bool allow_non_finite) try {
+  const Config config = is_language_model(path) ? for_language_model(asked, lm::LanguageModel::open(path)) : asked;
   const std::unique_ptr<Dataset> calibration =
       needs_calibration(config) ? open_calibration(data, model.graph) : nullptr;
   QuantizeSettings settings;

@@ -58,7 +58,8 @@ std::unique_ptr<Dataset> open_data(const DataOptions& options, const Graph& grap
 /// The samples to calibrate on: `calib`, else `data`, else null.
 std::unique_ptr<Dataset> open_calibration(const DataOptions& options, const Graph& graph);
 
-/// Reads nothing that `config` does not need: calibrates only where it asks for it. Errors name `path`.
+/// Reads nothing that `config` does not need: calibrates only where it asks for it. Of a language model, the layers of
+/// its blocks are quantized (for_language_model()). Errors name `path`.
 QuantizedModel quantize_for(const std::filesystem::path& path, const Model& model, const Config& config,
                             const DataOptions& data, Progress& progress, bool allow_non_finite = false);
 

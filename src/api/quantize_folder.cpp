@@ -51,7 +51,7 @@ class FolderQuantizer {
     if (model_.config().has({"quantization_config"})) {
       fail(ErrorCode::InvalidInput, in_.string(), "is quantized already; a float checkpoint is needed");
     }
-    plan_ = plan_folder(model_, checkpoint, config, in_.string());
+    plan_ = plan_folder(model_, checkpoint, config, options_.format, in_.string());
     AtomicFolder folder(out_);
     FolderWriter writer(in_, folder.draft(), checkpoint, plan_);
     const bool learns = needs_calibration(plan_.config) || !plan_.config.algorithms.empty();
@@ -234,12 +234,14 @@ std::string format_of_output(const fs::path& output) {
 }
 
 QuantizeReport quantize_folder(const fs::path& in, const fs::path& out, const Config& config, const DataOptions& data,
-                               const FolderOptions& options) {
+                               const FolderOptions& asked) {
   const Stopwatch watch;
-  const std::string format = options.format.empty() ? format_of_output(out) : options.format;
-  if (format != "compressed-tensors") {
-    fail(ErrorCode::InvalidConfig, "--format", "'{}' is not known; compressed-tensors is, and onnx for OUT.onnx",
-         format);
+  FolderOptions options = asked;
+  if (options.format.empty()) options.format = format_of_output(out);
+  const std::vector<std::string> known = folder_methods();
+  if (std::ranges::find(known, options.format) == known.end()) {
+    fail(ErrorCode::InvalidConfig, "--format", "'{}' is not known; {}, gguf and onnx are", options.format,
+         fmt::join(known, ", "));
   }
   if (!lm::LanguageModel::is_folder(in)) {
     fail(ErrorCode::InvalidInput, in.string(), "the folder of a language model is needed, with a config.json");

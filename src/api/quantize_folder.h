@@ -7,7 +7,7 @@
 namespace kaon {
 
 struct FolderOptions {
-  std::string format;     ///< "compressed-tensors", "gguf" …; "" = format_of_output()
+  std::string format;     ///< "compressed-tensors", "awq" or "gptq"; "" = format_of_output()
   int64_t memory_mb = 0;  ///< above 0: hidden states beyond this go to a file
   Progress* progress = &no_progress();
 };

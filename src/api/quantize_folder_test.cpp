@@ -138,6 +138,25 @@ TEST_F(QuantizeFolderFilesTest, DifferentLayersDifferently) {
   EXPECT_LT(distance(simulated, logits_of(load_model(folder_ / "out"))), 1e-5);
 }
 
+TEST_F(QuantizeFolderFilesTest, OtherMethodsHoldTheSame) {
+  for (const char* method : {"awq", "gptq"}) {
+    for (const char* scheme : {"w4g32", "w4g32s"}) {
+      FolderOptions options;
+      options.format = method;
+      Config config = scheme_config(scheme);
+      config.global.weight.spec->group_size = 8;  // divides all widths of this model
+      const fs::path out = folder_ / (std::string(method) + scheme);
+      quantize_folder(kFolders / "phi3_short", out, config, {}, options);
+      const lm::LanguageModel model = lm::LanguageModel::open(kFolders / "phi3_short");
+      config.global.weight.spec->scale_type = ScaleType::Float16;
+      const std::vector<float> simulated =
+          logits_of(simulate(quantize(model.whole(), for_language_model(config, model))));
+      EXPECT_LT(distance(simulated, logits_of(load_model(out))), 1e-5) << method << " " << scheme;
+      EXPECT_EQ(lm::LanguageModel::open(out).parameters(), model.parameters());
+    }
+  }
+}
+
 TEST_F(QuantizeFolderFilesTest, WhatCannotBeStoredLeavesNothingBehind) {
   const auto refused = [&](const char* family, const char* scheme, const std::string& message) {
     try {

@@ -199,7 +199,7 @@ TEST_F(BadFolderTest, TensorsThatAreNoFloats) {
 }
 
 TEST_F(BadFolderTest, QuantizedCheckpoint) {
-  config("\"model_type\"", "\"quantization_config\": {\"quant_method\": \"awq\"}, \"model_type\"");
+  config("\"model_type\"", "\"quantization_config\": {\"quant_method\": \"bitsandbytes\"}, \"model_type\"");
   expect_refused(ErrorCode::Unsupported, "quantization_config", "config.json");
 }
 

@@ -3,9 +3,11 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 #include <regex>
+#include <set>
 
 #include "base/error.h"
-#include "io/quantized/compressed_tensors.h"
+#include "io/quantized/transposed.h"
+#include "lm/config.h"
 
 namespace kaon::lm {
 
@@ -32,10 +34,90 @@ bool matches(const std::string& pattern, const std::string& module, const std::s
   }
 }
 
-class CompressedTensors : public Weights {
+/// A checkpoint some of whose matrices are stored as several tensors "module.suffix".
+class QuantizedFolder : public Weights {
  public:
-  CompressedTensors(std::filesystem::path folder, const Json& config, const std::string& where)
-      : folder_(std::move(folder)), where_(where), tensors_(read_checkpoint(folder_)) {
+  QuantizedFolder(std::filesystem::path folder, std::string where)
+      : folder_(std::move(folder)), where_(std::move(where)), tensors_(read_checkpoint(folder_)) {}
+
+  std::optional<Shape> shape(const std::string& name) const override {
+    if (const std::optional<std::string> module = quantized(name)) {
+      return shape_of(*module, finder(*module), where(name) + ": " + *module);
+    }
+    const auto it = tensors_.find(name);
+    if (it == tensors_.end()) return std::nullopt;
+    return it->second.tensor.shape();
+  }
+
+  Tensor tensor(const std::string& name) const override {
+    const std::optional<std::string> module = quantized(name);
+    return module ? decoded(*module, finder(*module), where(name) + ": " + *module) : tensors_.at(name).tensor;
+  }
+
+  std::string where(const std::string& name) const override {
+    const size_t dot = name.rfind('.');
+    const std::string module = name.substr(0, dot == std::string::npos ? 0 : dot);
+    for (const std::string& stored : {name, name + "_packed", module + ".qweight"}) {
+      const auto it = tensors_.find(stored);
+      if (it != tensors_.end()) return it->second.file.string();
+    }
+    return folder_.string();
+  }
+
+  int64_t parameters() const override {
+    int64_t sum = 0;
+    std::set<std::string> counted;
+    for (const auto& [name, at] : tensors_) {
+      const size_t dot = name.rfind('.');
+      const std::string module = dot == std::string::npos ? "" : name.substr(0, dot);
+      const std::string weight = module + ".weight";
+      if (dot == std::string::npos || name.substr(dot) == ".bias" || !quantized(weight)) {
+        sum += at.tensor.size();
+      } else if (counted.insert(module).second) {
+        sum += element_count(*shape(weight));
+      }
+    }
+    return sum;
+  }
+
+  int64_t bytes() const override {
+    int64_t sum = 0;
+    for (const auto& [name, at] : tensors_) sum += at.tensor.byte_size();
+    return sum;
+  }
+
+ protected:
+  virtual bool holds(const std::string& module, const ct::FindPart& find) const = 0;
+  virtual Shape shape_of(const std::string& module, const ct::FindPart& find, const std::string& where) const = 0;
+  virtual Tensor decoded(const std::string& module, const ct::FindPart& find, const std::string& where) const = 0;
+
+  const std::string& config_place() const { return where_; }
+
+  ct::FindPart finder(const std::string& module) const {
+    return [this, module](const std::string& suffix) -> const Tensor* {
+      const auto it = tensors_.find(module + "." + suffix);
+      return it == tensors_.end() ? nullptr : &it->second.tensor;
+    };
+  }
+
+  /// The module whose quantized weight goes by this name.
+  std::optional<std::string> quantized(const std::string& name) const {
+    constexpr std::string_view kWeight = ".weight";
+    if (!name.ends_with(kWeight)) return std::nullopt;
+    std::string module = name.substr(0, name.size() - kWeight.size());
+    return holds(module, finder(module)) ? std::optional(module) : std::nullopt;
+  }
+
+ private:
+  std::filesystem::path folder_;
+  std::string where_;
+  std::map<std::string, CheckpointTensor> tensors_;
+};
+
+class CompressedTensors : public QuantizedFolder {
+ public:
+  CompressedTensors(const std::filesystem::path& folder, const Json& config, const std::string& where)
+      : QuantizedFolder(folder, where) {
     const auto groups = config.find("config_groups");
     if (groups == config.end() || !groups->is_object() || groups->empty()) {
       fail(ErrorCode::InvalidConfig, where, "'config_groups' must be an object with at least one group");
@@ -64,29 +146,12 @@ class CompressedTensors : public Weights {
     }
   }
 
-  std::optional<Shape> shape(const std::string& name) const override {
-    if (const std::optional<std::string> module = quantized(name)) {
-      return ct::weight_shape(group_of(*module).format, finder(*module), where(name) + ": " + *module);
-    }
-    const auto it = tensors_.find(name);
-    if (it == tensors_.end()) return std::nullopt;
-    return it->second.tensor.shape();
-  }
-
-  Tensor tensor(const std::string& name) const override {
-    const std::optional<std::string> module = quantized(name);
-    if (!module) return tensors_.at(name).tensor;
-    const Group& group = group_of(*module);
-    if (!group.weights) fail(ErrorCode::InvalidConfig, where_, "no group says how the weight of '{}' is read", *module);
-    return ct::decode(*group.weights, group.format, finder(*module), where(name) + ": " + *module);
-  }
-
   std::optional<StoredInput> input(const std::string& module) const override {
     if (!quantized(module + ".weight")) return std::nullopt;
     const Group& group = group_of(module);
     if (!group.inputs) return std::nullopt;
     StoredInput input;
-    input.spec = ct::input_spec(*group.inputs, where_ + ": input_activations");
+    input.spec = ct::input_spec(*group.inputs, config_place() + ": input_activations");
     if (group.inputs->dynamic) return input;
     const ct::FindPart find = finder(module);
     const auto number = [&](const char* suffix) {
@@ -103,50 +168,17 @@ class CompressedTensors : public Weights {
     return input;
   }
 
-  std::string where(const std::string& name) const override {
-    for (const char* suffix : {"", "_packed"}) {
-      const auto it = tensors_.find(name + suffix);
-      if (it != tensors_.end()) return it->second.file.string();
-    }
-    return folder_.string();
-  }
-
-  int64_t parameters() const override {
-    int64_t sum = 0;
-    for (const auto& [name, at] : tensors_) {
-      const size_t dot = name.rfind('.');
-      const std::string module = dot == std::string::npos ? "" : name.substr(0, dot);
-      if (dot == std::string::npos || !quantized(module + ".weight")) {
-        sum += at.tensor.size();
-      } else if (name.substr(dot) == ".weight" || name.substr(dot) == ".weight_packed") {
-        sum += element_count(*shape(module + ".weight"));
-      } else if (name.substr(dot) == ".bias") {
-        sum += at.tensor.size();
-      }
-    }
-    return sum;
-  }
-
-  int64_t bytes() const override {
-    int64_t sum = 0;
-    for (const auto& [name, at] : tensors_) sum += at.tensor.byte_size();
-    return sum;
-  }
-
  private:
-  ct::FindPart finder(const std::string& module) const {
-    return [this, module](const std::string& suffix) -> const Tensor* {
-      const auto it = tensors_.find(module + "." + suffix);
-      return it == tensors_.end() ? nullptr : &it->second.tensor;
-    };
+  bool holds(const std::string& module, const ct::FindPart& find) const override {
+    return ct::holds_weight(group_of(module).format, find);
   }
-
-  /// The module whose quantized weight goes by this name.
-  std::optional<std::string> quantized(const std::string& name) const {
-    constexpr std::string_view kWeight = ".weight";
-    if (!name.ends_with(kWeight)) return std::nullopt;
-    std::string module = name.substr(0, name.size() - kWeight.size());
-    return ct::holds_weight(group_of(module).format, finder(module)) ? std::optional(module) : std::nullopt;
+  Shape shape_of(const std::string& module, const ct::FindPart& find, const std::string& where) const override {
+    return ct::weight_shape(group_of(module).format, find, where);
+  }
+  Tensor decoded(const std::string& module, const ct::FindPart& find, const std::string& where) const override {
+    const Group& group = group_of(module);
+    if (!group.weights) fail(ErrorCode::InvalidConfig, config_place(), "no group says how '{}' is read", module);
+    return ct::decode(*group.weights, group.format, find, where);
   }
 
   /// By its name, by a pattern, else by what all Linear modules are.
@@ -155,16 +187,45 @@ class CompressedTensors : public Weights {
     for (const Group& group : groups_) {
       for (const std::string& target : group.targets) {
         if (target == "Linear") of_class = &group;
-        if (matches(target, module, where_)) return group;
+        if (matches(target, module, config_place())) return group;
       }
     }
     return *of_class;
   }
 
-  std::filesystem::path folder_;
-  std::string where_;
-  std::map<std::string, CheckpointTensor> tensors_;
   std::vector<Group> groups_;
+};
+
+/// AutoAWQ's and AutoGPTQ's folders.
+class Transposed : public QuantizedFolder {
+ public:
+  Transposed(const std::filesystem::path& folder, const Json& config, const std::string& where,
+             transposed::Method method)
+      : QuantizedFolder(folder, where) {
+    const Config keys(config, where);
+    settings_.method = method;
+    settings_.bits = static_cast<int>(keys.size({"bits", "w_bit"}, 8, 4));
+    settings_.group_size = keys.integer({"group_size", "q_group_size"}, 128);
+    const bool awq = method == transposed::Method::Awq;
+    const std::string version = keys.text({awq ? "version" : "checkpoint_format"}, awq ? "gemm" : "gptq");
+    if (version != (awq ? "gemm" : "gptq")) {
+      fail(ErrorCode::Unsupported, where, "'{}' cannot be read; {} can", version, awq ? "gemm" : "gptq (version 1)");
+    }
+    if (32 % settings_.bits != 0 && settings_.bits != 3) {
+      fail(ErrorCode::Unsupported, where, "{} bits; 2, 3, 4 and 8 can be read", settings_.bits);
+    }
+  }
+
+ private:
+  bool holds(const std::string&, const ct::FindPart& find) const override { return find("qweight") != nullptr; }
+  Shape shape_of(const std::string&, const ct::FindPart& find, const std::string& where) const override {
+    return transposed::weight_shape(settings_, find, where);
+  }
+  Tensor decoded(const std::string&, const ct::FindPart& find, const std::string& where) const override {
+    return transposed::decode(settings_, find, where);
+  }
+
+  transposed::Settings settings_;
 };
 
 }  // namespace
@@ -172,10 +233,10 @@ class CompressedTensors : public Weights {
 std::unique_ptr<Weights> quantized_folder_weights(const std::filesystem::path& folder, const Json& config,
                                                   const std::string& where) {
   const std::string method = config.is_object() ? config.value("quant_method", "") : "";
-  if (method != "compressed-tensors") {
-    fail(ErrorCode::Unsupported, where, "the method '{}' cannot be read; compressed-tensors can", method);
-  }
-  return std::make_unique<CompressedTensors>(folder, config, where);
+  if (method == "compressed-tensors") return std::make_unique<CompressedTensors>(folder, config, where);
+  if (method == "awq") return std::make_unique<Transposed>(folder, config, where, transposed::Method::Awq);
+  if (method == "gptq") return std::make_unique<Transposed>(folder, config, where, transposed::Method::Gptq);
+  fail(ErrorCode::Unsupported, where, "the method '{}' cannot be read; compressed-tensors, awq and gptq can", method);
 }
 
 }  // namespace kaon::lm

@@ -1,10 +1,10 @@
 // A tokenizer.json in GGUF's words.
 #include <algorithm>
-#include <fstream>
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
 #include "base/json_text.h"
+#include "base/mapped_file.h"
 #include "text/pre_tokenizer.h"
 #include "text/vocabulary.h"
 
@@ -125,10 +125,9 @@ Vocabulary parse(const json& document, const std::string& where) {
 
 Vocabulary read_json_vocabulary(const std::filesystem::path& path) {
   const std::string where = path.string();
-  std::ifstream stream(path);
-  if (!stream) fail(ErrorCode::Io, where, "cannot be read");
+  const auto file = MappedFile::open(path);
   try {
-    return parse(json::parse(stream, bounded_depth(where)), where);
+    return parse(parse_json({reinterpret_cast<const char*>(file->bytes().data()), file->bytes().size()}, where), where);
   } catch (const json::exception& error) {
     fail(ErrorCode::CorruptFile, where, "is no tokenizer that can be read: {}", error.what());
   }
