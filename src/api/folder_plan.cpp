@@ -39,18 +39,8 @@ void for_each_rule(Config& config, const Edit& edit) {
   for (auto& [name, rule] : config.by_name) edit(rule);
 }
 
-/// The type of the matrices, in which readers keep the scales as well.
-ScaleType scale_type_of(const Checkpoint& checkpoint) {
-  for (const auto& [name, at] : checkpoint) {
-    if (at.tensor.rank() != 2) continue;
-    if (at.tensor.type() == DType::Float16) return ScaleType::Float16;
-    if (at.tensor.type() == DType::BFloat16) return ScaleType::BFloat16;
-  }
-  return ScaleType::Float32;
-}
-
-/// Takes out what the layout has no place for and says so.
-Config storable(Config config, ScaleType scale_type, std::vector<std::string>& notes) {
+/// Takes out what the layout has no place for and says so. `half_scales`: it stores scales as float16.
+Config storable(Config config, bool half_scales, std::vector<std::string>& notes) {
   bool outputs = false, global_inputs = false;
   for_each_rule(config, [&](LayerRule& rule) {
     outputs |= rule.output.spec || rule.bias.spec;
@@ -59,9 +49,7 @@ Config storable(Config config, ScaleType scale_type, std::vector<std::string>& n
       global_inputs = true;
       rule.input = {};
     }
-    for (SlotRule* slot : {&rule.weight, &rule.input}) {
-      if (slot->spec && slot->spec->scale_type == ScaleType::Float32) slot->spec->scale_type = scale_type;
-    }
+    if (half_scales && rule.weight.spec) rule.weight.spec->scale_type = ScaleType::Float16;
   });
   if (outputs) notes.emplace_back("outputs and biases stay float: the layout quantizes weights and inputs");
   if (global_inputs) notes.emplace_back("inputs stay float: nvfp4 would need a global scale for them beforehand");
@@ -132,7 +120,7 @@ FolderPlan plan_folder(const lm::LanguageModel& model, const Checkpoint& checkpo
   plan.method = method;
   const auto other = transposed_method(method);
   const Config meant = for_language_model(config, model);
-  plan.config = storable(meant, other ? ScaleType::Float16 : scale_type_of(checkpoint), plan.notes);
+  plan.config = storable(meant, other.has_value(), plan.notes);
   const QuantizedModel placed = place_quantizers(without_values(model.whole()), plan.config);
   plan.skipped = placed.skipped;
   const std::string prefix = lm::families().get(model.family_name()).prefix;

@@ -97,6 +97,9 @@ QuantizeReport quantize_file(const QuantizeCall& asked_for) {
   if (call.output.empty()) fail(ErrorCode::InvalidConfig, "", "nowhere to write to: give -o OUT");
   const std::string format = call.format.empty() ? format_of_output(call.output) : call.format;
   if (is_language_model(call.model) && format == "gguf") {
+    if (!call.quant.config.empty() || !call.quant.algorithms.empty()) {
+      fail(ErrorCode::Unsupported, "--format", "a GGUF file is rounded by its own rules: no --config and --algorithms");
+    }
     return quantize_gguf(call.model, call.output, call.quant.scheme, call.quant.exclude, {format, 0, call.progress});
   }
   if (is_language_model(call.model) && format != "onnx") {

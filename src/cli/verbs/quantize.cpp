@@ -4,6 +4,7 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 
+#include "api/quantize_gguf.h"
 #include "base/text.h"
 #include "cli/context.h"
 #include "cli/metrics_table.h"
@@ -42,7 +43,9 @@ void print_report(std::ostream& out, const QuantizeReport& report, const Quantiz
 }
 
 void quantize_verb(QuantizeCall& call, Context& context) {
-  check_quant_flags(call.quant, true);
+  // GGUF has schemes of its own.
+  const std::string format = call.format.empty() ? format_of_output(call.output) : call.format;
+  if (format != "gguf" || !is_gguf_scheme(call.quant.scheme)) check_quant_flags(call.quant, true);
   call.progress = &context.progress();
   const QuantizeReport report = quantize_file(call);
   if (report.calib_unused) {
@@ -65,7 +68,8 @@ void register_quantize(Registry<Verb>& verbs) {
        .examples = {"kaon quantize model.onnx --scheme w8c -o small.onnx",
                     "kaon quantize model.onnx --scheme w8a8c --calib calib.json --data val.json -o int8.onnx",
                     "kaon quantize model.onnx --config mixed.json --calib calib.npz -o mixed.onnx",
-                    "kaon quantize llama --scheme w4g128 --algorithms gptq --calib text.txt -o llama-w4"},
+                    "kaon quantize llama --scheme w4g128 --algorithms gptq --calib text.txt -o llama-w4",
+                    "kaon quantize llama --scheme q4_k_m -o llama.gguf"},
        .declare = [](CLI::App& app) {
          auto call = std::make_shared<QuantizeCall>();
          app.add_option("MODEL", call->model, "an .onnx file, the folder of a language model, or a .gguf file")
