@@ -97,7 +97,8 @@ Diagnosis doctor_file(const DoctorCall& asked) {
   if (call.output.empty()) fail(ErrorCode::InvalidConfig, "", "nowhere to write to: give -o DIR");
   if (call.data.data.empty()) fail(ErrorCode::InvalidConfig, "", "nothing to measure on: give --data");
   check_debug_folder(call.output, call.force || call.resume);
-  const Config config = config_of(call.quant);
+  const bool as_it_is = !asks_to_quantize(call.quant);  // then the file must be quantized already
+  const Config config = as_it_is ? Config() : config_of(call.quant);
   DoctorOptions options;
   options.metric = call.metric;
   options.max_drop = call.max_drop;
@@ -120,13 +121,18 @@ Diagnosis doctor_file(const DoctorCall& asked) {
   options.journal = call.output / "journal.jsonl";
   Diagnosis diagnosis = [&] {
     try {
-      return diagnose(model, config, *data, calibration.get(), options);
+      if (!as_it_is) return diagnose(model, config, *data, calibration.get(), options);
+      const std::optional<QuantizedModel> brought = read_quantizers(model);
+      if (!brought) {
+        fail(ErrorCode::InvalidConfig, "", "is not quantized: give --scheme (`kaon schemes` lists them) or --config");
+      }
+      return diagnose(*brought, *data, calibration.get(), options);
     } catch (const Error& error) {
       throw Error(error.code(), error.what(), call.model.string());
     }
   }();
   diagnosis.model = call.model.filename().string();
-  diagnosis.scheme = config_name(call.quant);
+  diagnosis.scheme = as_it_is ? "the file" : config_name(call.quant);
   write_folder(diagnosis, *data, call);
   return diagnosis;
 }

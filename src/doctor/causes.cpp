@@ -336,7 +336,7 @@ CauseResult find_causes(Patient& patient, Counterfactuals& counterfactuals,
     if (!result.step.finding.empty()) result.step.finding += ", ";
     result.step.finding += fmt::format("{} {:.0f} %", enum_name(cause.kind), 100 * cause.share);
   }
-  if (result.causes.empty()) result.step.finding = "no quantizer stands out";
+  if (result.causes.empty()) result.step.finding = patient.time_left() ? "no quantizer stands out" : "time ran out";
   result.step.seconds = watch.seconds();
   result.step.forwards = patient.forwards() - before;
   return result;

@@ -38,6 +38,7 @@ const Layer* Counterfactuals::layer_of(int64_t id) const {
 }
 
 const QuantizedModel* Counterfactuals::with_algorithm(const std::string& name) {
+  if (patient_.as_brought_in().as_brought) return nullptr;  // its quantizers are not those of a config
   const auto found = by_algorithm_.find(name);
   if (found != by_algorithm_.end()) return found->second ? &*found->second : nullptr;
   std::optional<QuantizedModel>& made = by_algorithm_[name];

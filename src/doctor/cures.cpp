@@ -13,7 +13,7 @@ namespace {
 /// Algorithms in the order in which they build on one another; of those in one row only one is used.
 const std::vector<std::vector<std::string>>& ladder() {
   static const std::vector<std::vector<std::string>> rows = {
-      {"cle"}, {"smooth_quant"}, {"range_search", "seq_mse"}, {"gptq", "adaround"}, {"bias_correction"}};
+      {"cle"}, {"smooth_quant", "awq"}, {"range_search", "seq_mse"}, {"gptq", "adaround"}, {"bias_correction"}};
   return rows;
 }
 
@@ -129,6 +129,7 @@ void same_for(Menu& menu, const Cause& cause) {
     case CauseKind::ActivationOutliers:
       menu.observer({"mse", {}}, "ranges of the least squared error", cause.quantizers);
       menu.observer({"percentile", {{"percentile", 99.9}}}, "percentile ranges", cause.quantizers);
+      menu.algorithm({"range_search", {{"activations", 1}}}, "range_search with activations");
       break;
     case CauseKind::ActivationChannelImbalance:
       menu.algorithm({"cle", {{"activations", 1}}}, "cle with activations");
@@ -188,6 +189,9 @@ std::optional<std::string> wider_format(const std::string& name) {
 std::vector<Treatment> treatments_for(const Patient& patient, const std::vector<Cause>& causes, Tier tier) {
   Menu menu(patient, tier);
   if (tier == Tier::Same) {
+    if (patient.as_brought_in().as_brought) {
+      menu.add("calibrated anew, formats as they are", {}, [](Prescription&) {});
+    }
     for (const Cause& cause : causes) same_for(menu, cause);
     const bool weights = std::ranges::any_of(causes, [](const Cause& cause) { return is_weight_cause(cause.kind); });
     const bool coarse = std::ranges::any_of(patient.quantized().quantizers, [](const Quantizer& one) {

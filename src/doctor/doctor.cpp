@@ -36,9 +36,7 @@ std::string advice_for(const Diagnosis& diagnosis, const DoctorOptions& options)
 
 class Examination {
  public:
-  Examination(const Model& model, const Config& config, const Dataset& data, const Dataset* calibration,
-              const DoctorOptions& options)
-      : patient_(model, config, data, calibration, options), options_(options) {
+  Examination(Patient& patient, const DoctorOptions& options) : patient_(patient), options_(options) {
     result_.seed = options.seed;
     result_.metric = patient_.scorer().facts().name;
     result_.lower_is_better = patient_.scorer().facts().lower_is_better;
@@ -62,7 +60,7 @@ class Examination {
       if (check.cause->kind == CauseKind::DataMismatch) {
         result_.verdict = Verdict::DataMismatch;
         result_.advice = "nothing is cured before the data fit the model";
-        return finish({patient_.quantized().config, false});
+        return finish(patient_.as_brought_in());
       }
     }
     SensitivityResult sensitivity = measure_sensitivity(patient_);
@@ -72,7 +70,7 @@ class Examination {
     const double lost = facts.badness(result_.quantized) - facts.badness(result_.exact);
     if (lost <= options_.max_drop + 1e-9) {
       result_.verdict = Verdict::Healthy;
-      return finish({patient_.quantized().config, false});
+      return finish(patient_.as_brought_in());
     }
     Counterfactuals counterfactuals(patient_);
     CauseResult causes = find_causes(patient_, counterfactuals, result_.sensitivity);
@@ -110,7 +108,7 @@ class Examination {
     cure.config = prescription.config;
     cure.calibrate_on_data = prescription.on_data || patient_.calibrates_on_data();
     cure.calibration_samples = prescription.on_data ? patient_.chosen() : patient_.calibration().size();
-    const bool same = prescription == Prescription{patient_.quantized().config, false};
+    const bool same = prescription == patient_.as_brought_in();
     result_.after = same ? patient_.quantized() : patient_.quantize_as(prescription);
     cure.bytes = stored_bytes(result_.after);
     cure.bits_average = average_bits(result_.after);
@@ -130,7 +128,7 @@ class Examination {
     return std::move(result_);
   }
 
-  Patient patient_;
+  Patient& patient_;
   const DoctorOptions& options_;
   Diagnosis result_;
   Scores exact_;
@@ -140,7 +138,14 @@ class Examination {
 
 Diagnosis diagnose(const Model& model, const Config& config, const Dataset& data, const Dataset* calibration,
                    const DoctorOptions& options) {
-  return Examination(model, config, data, calibration, options).run();
+  Patient patient(model, config, data, calibration, options);
+  return Examination(patient, options).run();
+}
+
+Diagnosis diagnose(const QuantizedModel& quantized, const Dataset& data, const Dataset* calibration,
+                   const DoctorOptions& options) {
+  Patient patient(quantized, data, calibration, options);
+  return Examination(patient, options).run();
 }
 
 }  // namespace kaon

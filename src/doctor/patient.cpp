@@ -39,13 +39,29 @@ Scores scores_from(const json& entry) {
 }
 
 std::string key_of(const Prescription& prescription) {
-  return (prescription.on_data ? "trial on data " : "trial ") + json_text(to_json(prescription.config));
+  const char* kind = prescription.as_brought ? "trial as brought " : prescription.on_data ? "trial on data " : "trial ";
+  return kind + json_text(to_json(prescription.config));
 }
 
 }  // namespace
 
 Patient::Patient(const Model& model, const Config& config, const Dataset& data, const Dataset* calibration,
                  const DoctorOptions& options)
+    : Patient(model, data, calibration, options) {
+  as_brought_in_ = {config, false, false};
+  quantized_ = quantize_as(as_brought_in_);
+  samples_ = data.size();
+}
+
+Patient::Patient(const QuantizedModel& brought, const Dataset& data, const Dataset* calibration,
+                 const DoctorOptions& options)
+    : Patient(brought.original, data, calibration, options) {
+  as_brought_in_ = {brought.config, false, true};
+  quantized_ = brought;
+  samples_ = data.size();
+}
+
+Patient::Patient(const Model& model, const Dataset& data, const Dataset* calibration, const DoctorOptions& options)
     : model_(model),
       data_(data),
       calibration_(calibration),
@@ -70,8 +86,6 @@ Patient::Patient(const Model& model, const Config& config, const Dataset& data, 
     calibration_ =
         &own_calibration_.emplace(data, 0, std::min(half, std::max(kMostCalibration, batch_) / batch_ * batch_));
   }
-  quantized_ = quantize_as({config, false});
-  samples_ = data.size();
 }
 
 Part Patient::first_samples(int64_t count) const {
@@ -135,6 +149,7 @@ Question Patient::all_off() const {
 }
 
 QuantizedModel Patient::quantize_as(const Prescription& prescription) {
+  if (prescription.as_brought) return quantized_;
   QuantizeSettings settings;
   settings.batch = options_.batch;
   settings.progress = options_.progress;

@@ -35,7 +35,8 @@ struct DoctorOptions {
 /// A way to quantize the patient.
 struct Prescription {
   Config config;
-  bool on_data = false;  ///< calibrate on the evaluation data's chosen() samples
+  bool on_data = false;     ///< calibrate on the evaluation data's chosen() samples
+  bool as_brought = false;  ///< with the parameters of a file that was quantized already, whatever the config says
 
   bool operator==(const Prescription&) const = default;
 };
@@ -55,6 +56,8 @@ class Patient {
  public:
   Patient(const Model& model, const Config& config, const Dataset& data, const Dataset* calibration,
           const DoctorOptions& options);
+  /// One that was quantized already; see read_quantizers().
+  Patient(const QuantizedModel& brought, const Dataset& data, const Dataset* calibration, const DoctorOptions& options);
 
   const Model& file() const { return model_; }
   const DoctorOptions& options() const { return options_; }
@@ -64,6 +67,7 @@ class Patient {
   bool calibrates_on_data() const { return own_calibration_.has_value(); }
   /// As it was brought in.
   const QuantizedModel& quantized() const { return quantized_; }
+  const Prescription& as_brought_in() const { return as_brought_in_; }
   Scorer& scorer() { return scorer_; }
   const Scorer& scorer() const { return scorer_; }
   int64_t batch() const { return batch_; }
@@ -92,6 +96,7 @@ class Patient {
   const Outcome& try_out(const Prescription& prescription);
 
  private:
+  Patient(const Model& model, const Dataset& data, const Dataset* calibration, const DoctorOptions& options);
   Scores evaluate(const QuantizedModel& quantized);
 
   const Model& model_;
@@ -103,6 +108,7 @@ class Patient {
   Journal journal_;
   Scorer scorer_;
   QuantizedModel quantized_;
+  Prescription as_brought_in_;
   int64_t batch_ = 8;
   int64_t samples_ = 0;
   int64_t chosen_ = 0;

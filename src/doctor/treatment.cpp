@@ -15,7 +15,7 @@ class Course {
  public:
   Course(Patient& patient, const std::vector<Cause>& causes, const Scores& exact)
       : patient_(patient), causes_(causes), exact_(exact) {
-    result_.prescription = {patient.quantized().config, false};
+    result_.prescription = patient.as_brought_in();
     now_ = &patient_.try_out(result_.prescription);
     remember("as it was brought in", result_.prescription, *now_);
   }
@@ -65,8 +65,11 @@ class Course {
   }
 
   Prescription with(const std::vector<Treatment>& treatments) const {
-    Prescription prescription{patient_.quantized().config, false};
-    for (const Treatment& treatment : treatments) treatment.apply(prescription);
+    Prescription prescription = patient_.as_brought_in();
+    for (const Treatment& treatment : treatments) {
+      prescription.as_brought = false;
+      treatment.apply(prescription);
+    }
     return prescription;
   }
 

@@ -9,7 +9,11 @@
 
 #include "base/error.h"
 #include "doctor/doctor.h"
+#include "engine/engine.h"
+#include "export/export.h"
 #include "patients.h"
+#include "quant/quantize.h"
+#include "quant/simulate.h"
 
 namespace kaon::clinic {
 namespace {
@@ -157,6 +161,26 @@ TEST(Clinic, ARunThatWasInterruptedEndsLikeOneThatWasNot) {
   options.resume = true;
   options.progress = &no_progress();
   EXPECT_EQ(findings(run()), expected);
+}
+
+TEST(Clinic, ReadsTheQuantizersOfAFile) {
+  const Patient patient = make_patient("healthy", 1);
+  const QuantizedModel made = quantize(patient.model, patient.config, patient.calibration.get());
+  const Model file = export_onnx(made).model;
+  const std::optional<QuantizedModel> read = read_quantizers(file);
+  ASSERT_TRUE(read);
+  const TensorMap inputs = patient.data->read(0, 32).inputs;
+  // With them on it computes what the file does, with them off what the float model does with rounded weights.
+  const std::vector<float> expected = Engine(file).run(inputs)[0].to_float();
+  EXPECT_EQ(Engine(simulate(*read)).run(inputs)[0].to_float(), expected);
+  QuantizedModel weights = made;
+  for (Quantizer& one : weights.quantizers) one.enabled = !one.is_activation();
+  const std::vector<float> exact = Engine(simulate(weights)).run(inputs)[0].to_float();
+  const std::vector<float> found = Engine(read->original).run(inputs)[0].to_float();
+  for (size_t i = 0; i < exact.size(); ++i) EXPECT_NEAR(found[i], exact[i], 1e-3);
+  EXPECT_FALSE(read_quantizers(patient.model));
+  const Diagnosis diagnosis = diagnose(*read, *patient.data, patient.calibration.get());
+  EXPECT_EQ(enum_name(diagnosis.verdict), "healthy");
 }
 
 TEST(Clinic, BadInputIsSaidClearly) {

@@ -80,7 +80,7 @@ void print_diagnosis(std::ostream& out, const Diagnosis& diagnosis, const Doctor
 
 /// Throws UsageError for a cure or a metric that there is not.
 void check_flags(const DoctorCall& call) {
-  check_quant_flags(call.quant, true);
+  check_quant_flags(call.quant, false);
   try {
     for (const std::string& tier : call.allow) enum_value<Tier>(tier, "--allow");
     if (!call.metric.empty()) needs_labels(call.metric);
@@ -107,7 +107,8 @@ void register_doctor(Registry<Verb>& verbs) {
        .summary = "find out why a quantized model lost accuracy, and a cure that was measured",
        .examples = {"kaon doctor model.onnx --scheme w8a8 --calib calib.json --data val.json --max-drop 0.01 -o clinic",
                     "kaon doctor model.onnx --scheme w4c --data val.npz --metric loss --allow same,bits -o clinic",
-                    "kaon doctor model.onnx --scheme w8a8 --data val.json --time 600 --resume -o clinic"},
+                    "kaon doctor model.onnx --scheme w8a8 --data val.json --time 600 --resume -o clinic",
+                    "kaon doctor quantized.onnx --data val.json -o clinic"},
        .declare = [](CLI::App& app) {
          auto call = std::make_shared<DoctorCall>();
          app.add_option("MODEL", call->model, "an .onnx file, the folder of a language model, or a .gguf file")
