@@ -18,25 +18,36 @@ namespace fs = std::filesystem;
 const fs::path kModels = KAON_MODELS;
 const fs::path kData = kModels / ".." / "data";
 
+/// ImageNetRaw: as it was trained without scaling.
+enum class Pictures { Cifar, ImageNet, ImageNetRaw };
+
 struct Patient {
   const char* name;
   const char* model;
   const char* config;  ///< without algorithms
   const char* algorithms;
-  bool cifar;
+  Pictures pictures;
   double to_reach;  ///< top-1
   double seconds;   ///< for the cure; 0: no limit is set
 };
 
 const Patient kPatients[] = {
     {"resnet20/int4 per tensor/adaround", "resnet20_cifar10_fp32.onnx", R"({"global": {"weight": {"format": "int4"}}})",
-     "range_search,adaround", true, 0.914, 20},
+     "range_search,adaround", Pictures::Cifar, 0.914, 20},
     {"resnet20/int4 per tensor/gptq", "resnet20_cifar10_fp32.onnx", R"({"global": {"weight": {"format": "int4"}}})",
-     "range_search,gptq", true, 0.914, 20},
-    {"resnet20/w4c", "resnet20_cifar10_fp32.onnx", R"({"scheme": "w4c"})", "range_search,adaround", true, 0.914, 0},
-    {"resnet56/w4c", "resnet56_cifar10_fp32.onnx", R"({"scheme": "w4c"})", "range_search,adaround", true, 0.930, 0},
-    {"mobilenetv2/w4g32", "mobilenetv2_1.0_224_imagenet_fp32.onnx", R"({"scheme": "w4g32"})",
-     "range_search,gptq,bias_correction:sequential=1", false, 0.68, 0},
+     "range_search,gptq", Pictures::Cifar, 0.914, 20},
+    {"resnet20/w4c", "resnet20_cifar10_fp32.onnx", R"({"scheme": "w4c"})", "range_search,adaround", Pictures::Cifar,
+     0.914, 0},
+    {"resnet56/w4c", "resnet56_cifar10_fp32.onnx", R"({"scheme": "w4c"})", "range_search,adaround", Pictures::Cifar,
+     0.930, 0},
+    {"mobilenetv2/w8a8", "mobilenetv2_1.0_224_imagenet_fp32.onnx", R"({"scheme": "w8a8"})", "cle", Pictures::ImageNet,
+     0.65, 0},
+    {"mobilenetv2/w4g32", "mobilenetv2_1.0_224_imagenet_fp32.onnx", R"({"scheme": "w4g32"})", "bias_correction",
+     Pictures::ImageNet, 0.68, 0},
+    {"mobilenetv2/fp8", "mobilenetv2_1.0_224_imagenet_fp32.onnx", R"({"scheme": "fp8"})",
+     "adaround,bias_correction:sequential=1", Pictures::ImageNet, 0.66, 0},
+    {"etinynet/w4c", "etinynet1.0_imagenet_fp32.onnx", R"({"scheme": "w4c"})",
+     "range_search,adaround,bias_correction,bn_reestimation", Pictures::ImageNetRaw, 0.50, 0},
 };
 
 /// A file with `json` that lasts as long as the machine's temporary ones.
@@ -47,7 +58,7 @@ fs::path written(const std::string& name, const nlohmann::json& json) {
 }
 
 nlohmann::json samples(const Patient& patient, bool calibration) {
-  if (patient.cifar) {
+  if (patient.pictures == Pictures::Cifar) {
     return {{"cifar", (kData / "cifar10" / "test_batch.bin").string()},
             {"first", calibration ? 0 : 1000},
             {"limit", calibration ? 256 : 9000},
@@ -56,7 +67,9 @@ nlohmann::json samples(const Patient& patient, bool calibration) {
   }
   const fs::path images = kData / "imagenet" / (calibration ? "calib" : "val");
   nlohmann::json json = {{"images", images.string()}, {"scale", 1}, {"crop", 224}, {"limit", calibration ? 100 : 1000}};
-  json["mean"] = json["std"] = {127.5, 127.5, 127.5};
+  const bool raw = patient.pictures == Pictures::ImageNetRaw;
+  json["mean"] = std::vector<double>(3, raw ? 128 : 127.5);
+  json["std"] = std::vector<double>(3, raw ? 1 : 127.5);
   if (!calibration) json["labels"] = (kData / "imagenet" / "val_labels.txt").string();
   return json;
 }

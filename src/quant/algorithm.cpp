@@ -42,6 +42,10 @@ void check_order(const std::vector<AlgorithmConfig>& configs) {
 
 void run_algorithms(QuantizedModel& quantized, Stage stage, const Dataset* data, const QuantizeSettings& settings) {
   check_order(quantized.config.algorithms);
+  // Watched values of more samples at once take memory and save no time.
+  constexpr int64_t kMostSamples = 8;
+  QuantizeSettings few = settings;
+  few.batch = std::min(few.batch, kMostSamples);
   for (const AlgorithmConfig& config : quantized.config.algorithms) {
     const Algorithm& algorithm = algorithms().get(config.name);
     const bool goes_on = algorithm.stage != stage && stage == Stage::AfterCalibration && algorithm.after;
@@ -58,7 +62,7 @@ void run_algorithms(QuantizedModel& quantized, Stage stage, const Dataset* data,
     }
     const OptionValues options =
         checked_options(algorithm.options, config.options, "algorithm " + config.name, "algorithms");
-    (goes_on ? algorithm.after : algorithm.run)({quantized, data, settings, options, report});
+    (goes_on ? algorithm.after : algorithm.run)({quantized, data, few, options, report});
     report.seconds += watch.seconds();
     quantized.algorithms.push_back(std::move(report));
   }

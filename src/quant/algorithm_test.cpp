@@ -2,10 +2,14 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <fstream>
 #include <iterator>
 
-#include "graph/build_test.h"
+#include "base/parallel.h"
+#include "quant/quantize.h"
+#include "quant/schemes.h"
+#include "quant/transformer_test.h"
 
 namespace kaon {
 namespace {
@@ -34,6 +38,42 @@ TEST(Algorithms, WhatUndoesAnotherIsRefused) {
   refused({{"bias_correction"}, {"adaround"}});
   refused({{"bn_reestimation"}, {"bias_correction"}});
   EXPECT_EQ(refused({{"gptq"}, {"cle"}, {"gptq"}}), "algorithms: gptq is named twice");
+}
+
+/// Every number that an algorithm can change, one after the other.
+std::vector<float> numbers_of(const QuantizedModel& quantized) {
+  std::vector<float> all;
+  const auto append = [&](const std::vector<float>& more) { all.insert(all.end(), more.begin(), more.end()); };
+  for (const Initializer& constant : quantized.model.graph.initializers) {
+    if (constant.tensor.type() == DType::Float32) append(constant.tensor.to_float());
+  }
+  for (const auto& [name, tensor] : quantized.rounded) append(tensor.to_float());
+  for (const Quantizer& quantizer : quantized.quantizers) append(quantizer.params.scale);
+  return all;
+}
+
+TEST(Algorithms, GiveTheSameOnAnyNumberOfThreadsAndInAnyBatches) {
+  const int threads = thread_count();
+  const MemoryDataset images = residual_data(20), tokens = transformer_data();
+  const std::pair<Model, const Dataset*> all[] = {{residual_network(), &images}, {exported_block(8), &tokens}};
+  for (const std::string& name : algorithms().names()) {
+    for (const auto& [model, data] : all) {
+      SCOPED_TRACE(name);
+      Config config = scheme_config("w8a8");
+      config.algorithms = {{name}};
+      if (name == "range_search") config.algorithms[0].options = {{"activations", 1}};
+      const auto run = [&](int count, int64_t batch) {
+        set_thread_count(count);
+        return numbers_of(quantize(model, config, data, {.batch = batch}));
+      };
+      const std::vector<float> one = run(1, 4);
+      EXPECT_EQ(one, run(2, 4));
+      const std::vector<float> others = run(2, 3);
+      ASSERT_EQ(one.size(), others.size());
+      for (size_t i = 0; i < one.size(); ++i) EXPECT_NEAR(one[i], others[i], 1e-4F * (1e-3F + std::fabs(one[i])));
+    }
+  }
+  set_thread_count(threads);
 }
 
 TEST(Algorithms, ThePageHasASectionForEachWithItsOptions) {
