@@ -11,6 +11,8 @@
 #include "api/load_model.h"
 #include "api/predict.h"
 #include "api/quantize.h"
+#include "api/quantize_folder.h"
+#include "api/quantize_gguf.h"
 #include "api/quickstart.h"
 #include "api/run.h"
 #include "api/schemes.h"

@@ -49,6 +49,8 @@ Config storable(Config config, bool half_scales, std::vector<std::string>& notes
       global_inputs = true;
       rule.input = {};
     }
+    // Readers compute the scales of dynamic inputs themselves, in float32.
+    if (rule.input.spec && rule.input.spec->dynamic) rule.input.spec->scale_type = ScaleType::Float32;
     if (half_scales && rule.weight.spec) rule.weight.spec->scale_type = ScaleType::Float16;
   });
   if (outputs) notes.emplace_back("outputs and biases stay float: the layout quantizes weights and inputs");

@@ -100,6 +100,7 @@ QuantizeReport quantize_file(const QuantizeCall& asked_for) {
     if (!call.quant.config.empty() || !call.quant.algorithms.empty()) {
       fail(ErrorCode::Unsupported, "--format", "a GGUF file is rounded by its own rules: no --config and --algorithms");
     }
+    check_output(call.output, {call.model, call.data.data, call.data.calib}, call.force);
     return quantize_gguf(call.model, call.output, call.quant.scheme, call.quant.exclude, {format, 0, call.progress});
   }
   if (is_language_model(call.model) && format != "onnx") {

@@ -7,6 +7,7 @@
 
 #include "api/language_parts.h"
 #include "api/load_model.h"
+#include "api/quantize_gguf.h"
 #include "base/error.h"
 #include "engine/engine.h"
 #include "io/files_test.h"
@@ -157,6 +158,23 @@ TEST_F(QuantizeFolderFilesTest, OtherMethodsHoldTheSame) {
       EXPECT_EQ(lm::LanguageModel::open(out).parameters(), model.parameters());
     }
   }
+}
+
+// Names, keys, permuted rows, turned matrices and rotary factors: the file gives what the folder gives.
+TEST_F(QuantizeFolderFilesTest, GgufFilesGiveWhatTheFolderGives) {
+  for (const char* family : {"llama3", "llama_linear", "qwen2_plain", "qwen3", "gpt2_plain"}) {
+    const QuantizeReport report = quantize_gguf(kFolders / family, folder_ / "out.gguf", "f32", {}, {});
+    EXPECT_GT(report.bytes_after, 0) << family;
+    EXPECT_LT(distance(logits_of(load_model(kFolders / family)), logits_of(load_model(folder_ / "out.gguf"))), 2e-5)
+        << family;
+  }
+  // Rows of 16 and 24 are no blocks of 32.
+  const QuantizeReport report = quantize_gguf(kFolders / "llama3", folder_ / "q.gguf", "q4_0", {}, {});
+  EXPECT_TRUE(report.layers.empty());
+  EXPECT_FALSE(report.skipped.empty());
+  EXPECT_THROW(quantize_gguf(kFolders / "opt_narrow", folder_ / "opt.gguf", "q8_0", {}, {}), Error);
+  EXPECT_THROW(quantize_gguf(kFolders / "llama3", folder_ / "x.gguf", "w4g32", {}, {}), Error);
+  EXPECT_FALSE(fs::exists(folder_ / "opt.gguf"));
 }
 
 TEST_F(QuantizeFolderFilesTest, WhatCannotBeStoredLeavesNothingBehind) {

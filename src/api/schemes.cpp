@@ -2,11 +2,29 @@
 
 #include <nlohmann/json.hpp>
 
+#include "base/error.h"
 #include "export/export.h"
+#include "io/quantized/transposed.h"
 #include "quant/schemes.h"
 
 namespace kaon {
 namespace {
+
+/// Whether a language model's layers can be stored so.
+bool folder_holds(const LayerRule& rule) try {
+  compressed_tensors::format_for(rule.weight.spec->tensor_spec(0), rule.input.spec.has_value(), "");
+  return true;
+} catch (const Error&) {
+  return false;
+}
+
+bool transposed_holds(transposed::Method method, const LayerRule& rule) try {
+  constexpr int64_t kAnySize = 1024;
+  transposed::check(method, rule.weight.spec->tensor_spec(0), kAnySize, kAnySize, "");
+  return !rule.input.spec;
+} catch (const Error&) {
+  return false;
+}
 
 std::string text_of(const SlotRule& slot) { return slot.spec ? describe(*slot.spec) : ""; }
 
@@ -25,6 +43,9 @@ std::vector<SchemeInfo> list_schemes() {
     info.bias = scheme.rule.bias.spec ? "int32, input scale · weight scale" : "";
     info.needs_data = strategy_of(scheme.rule) == Strategy::Static;
     if (onnx_has(format(scheme.rule.weight.spec->format))) info.exports.emplace_back("onnx");
+    if (folder_holds(scheme.rule)) info.exports.emplace_back("compressed-tensors");
+    if (transposed_holds(transposed::Method::Awq, scheme.rule)) info.exports.emplace_back("awq");
+    if (transposed_holds(transposed::Method::Gptq, scheme.rule)) info.exports.emplace_back("gptq");
     infos.push_back(std::move(info));
   }
   return infos;

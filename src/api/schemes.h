@@ -15,7 +15,7 @@ struct SchemeInfo {
   std::string output;
   std::string bias;
   bool needs_data = false;
-  std::vector<std::string> exports;  ///< file formats that hold it: "onnx"
+  std::vector<std::string> exports;  ///< formats that hold it: "onnx", of language models "compressed-tensors" …
 };
 
 std::vector<SchemeInfo> list_schemes();

@@ -13,6 +13,7 @@ import subprocess
 import sys
 import tempfile
 
+os.environ["TQDM_DISABLE"] = "1"
 # A file beside this one bears the name of a package.
 sys.path = [path for path in sys.path if os.path.abspath(path or ".") != os.path.dirname(os.path.abspath(__file__))]
 try:

@@ -4,7 +4,9 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 
+#include "api/load_model.h"
 #include "api/quantize_gguf.h"
+#include "base/memory_budget.h"
 #include "base/text.h"
 #include "cli/context.h"
 #include "cli/metrics_table.h"
@@ -46,6 +48,8 @@ void quantize_verb(QuantizeCall& call, Context& context) {
   // GGUF has schemes of its own.
   const std::string format = call.format.empty() ? format_of_output(call.output) : call.format;
   if (format != "gguf" || !is_gguf_scheme(call.quant.scheme)) check_quant_flags(call.quant, true);
+  // Of a language model, it says where hidden states go; of others, it is the bound that all verbs have.
+  if (!is_language_model(call.model)) set_memory_limit(call.memory_mb << 20);
   call.progress = &context.progress();
   const QuantizeReport report = quantize_file(call);
   if (report.calib_unused) {
@@ -85,10 +89,11 @@ void register_quantize(Registry<Verb>& verbs) {
                 "what a language model becomes: compressed-tensors (a folder), gguf or onnx; by default as OUT looks")
              ->type_name("F");
          app.add_option("--memory", call->memory_mb,
-                        "hidden states of a language model beyond so many MiB go to a file")
-             ->check(CLI::PositiveNumber.description(""))
+                        "memory to use, in MiB; of a language model, for hidden states, more of which go to a file")
+             ->check(CLI::Range(1, 1 << 30).description(""))
              ->type_name("MIB");
          app.add_flag("--fake", call->fake, "store what ONNX has no type for as floats");
+         app.add_flag("--force", call->force, "OUT may be a file that is read from");
          return [call](Context& context) { quantize_verb(*call, context); };
        }});
 }
