@@ -7,10 +7,10 @@ namespace {
 
 TEST(Format, TableIsInOrder) {
   const std::vector<std::string> expected = {
-      "int2",     "int3",         "int4",       "int8",       "int16",    "int32",      "uint2",
-      "uint4",    "uint8",        "uint16",     "float16",    "bfloat16", "fp8_e4m3",   "fp8_e4m3fnuz",
-      "fp8_e5m2", "fp8_e5m2fnuz", "fp6_e2m3",   "fp6_e3m2",   "fp4_e2m1", "mxfp8_e4m3", "mxfp8_e5m2",
-      "mxint8",   "bfp16",        "mxfp6_e2m3", "mxfp6_e3m2", "mxfp4",    "nvfp4"};
+      "int2",         "int3",     "int4",         "int8",       "int16",      "int32",    "uint2",
+      "uint3",        "uint4",    "uint8",        "uint16",     "float16",    "bfloat16", "fp8_e4m3",
+      "fp8_e4m3fnuz", "fp8_e5m2", "fp8_e5m2fnuz", "fp6_e2m3",   "fp6_e3m2",   "fp4_e2m1", "mxfp8_e4m3",
+      "mxfp8_e5m2",   "mxint8",   "bfp16",        "mxfp6_e2m3", "mxfp6_e3m2", "mxfp4",    "nvfp4"};
   EXPECT_EQ(formats().names(), expected);
 }
 
@@ -36,6 +36,7 @@ TEST(Format, KnownFacts) {
       {"int16", -32768, 32767, 1, 5},
       {"int32", -2147483648.0, 2147483647.0, 1, 6},
       {"uint2", 0, 3, 1, 25},
+      {"uint3", 0, 7, 1, 0},
       {"uint4", 0, 15, 1, 21},
       {"uint8", 0, 255, 1, 2},
       {"uint16", 0, 65535, 1, 4},
