@@ -1,7 +1,6 @@
 #include "doctor/cures.h"
 
 #include <algorithm>
-#include <array>
 
 #include "base/text.h"
 #include "quant/algorithm.h"

@@ -93,6 +93,44 @@ Part Patient::first_samples(int64_t count) const {
   return {data_, 0, std::min(batches * batch_, samples_)};
 }
 
+void Patient::weigh(const std::vector<Tensor>& outputs, int64_t samples) {
+  if (scorer_.facts().name != "sqnr_db") return;
+  int64_t counted = 0;
+  std::vector<double> weights;
+  for (const Tensor& output : outputs) {
+    double energy = 0;
+    if (output.type() == DType::Float32 && output.rank() > 0 && output.shape()[0] == samples) {
+      for (const float value : output.as<float>()) energy += static_cast<double>(value) * value;
+    }
+    weights.push_back(energy > 0 ? 1 / std::sqrt(energy / static_cast<double>(samples)) : 0);
+    counted += energy > 0 ? 1 : 0;
+  }
+  if (counted > 1) weights_ = weights;
+}
+
+Tensor Patient::scored(const std::vector<Tensor>& outputs) const {
+  if (weights_.empty()) return outputs.at(0);
+  int64_t width = 0, samples = 0;
+  for (size_t k = 0; k < weights_.size(); ++k) {
+    if (weights_[k] == 0) continue;
+    samples = outputs[k].shape()[0];
+    width += outputs[k].size() / samples;
+  }
+  std::vector<float> joined(static_cast<size_t>(width * samples));
+  int64_t at = 0;
+  for (size_t k = 0; k < weights_.size(); ++k) {
+    if (weights_[k] == 0) continue;
+    const std::span<const float> values = outputs[k].as<float>();
+    const int64_t each = outputs[k].size() / samples;
+    for (int64_t i = 0; i < outputs[k].size(); ++i) {
+      joined[static_cast<size_t>(i / each * width + at + i % each)] =
+          static_cast<float>(values[static_cast<size_t>(i)] * weights_[k]);
+    }
+    at += each;
+  }
+  return Tensor::of(Shape{samples, width}, joined);
+}
+
 void Patient::run_float() {
   Engine engine(quantized_.original);
   options_.progress->begin("float model", samples_);
@@ -102,12 +140,14 @@ void Patient::run_float() {
     check_finite(batch, first);
     const std::vector<Tensor> outputs = engine.run(batch.inputs);
     if (outputs.empty()) fail(ErrorCode::InvalidInput, "output", "the model has none");
+    if (first == 0) weigh(outputs, count);
+    const Tensor output = scored(outputs);
     if (first == 0) {
-      const int64_t each = std::max<int64_t>(1, outputs[0].size() * static_cast<int64_t>(sizeof(float)) / count);
+      const int64_t each = std::max<int64_t>(1, output.size() * static_cast<int64_t>(sizeof(float)) / count);
       const int64_t most = std::max(2 * batch_, kReferenceBytes / each / batch_ * batch_);
       samples_ = std::min(samples_, most);
     }
-    scorer_.add_reference(outputs[0], batch.labels);
+    scorer_.add_reference(output, batch.labels);
     options_.progress->at(first + count);
   }
   options_.progress->end();
@@ -128,7 +168,7 @@ std::vector<Scores> Patient::ask(const std::string& key, const QuantizedModel& q
   const Part part(data_, first, count);
   WhatIf what_if(quantized, part, {.batch = batch_, .memory = int64_t{256} << 20, .progress = options_.progress});
   what_if.ask(base, questions, [&](size_t question, int64_t at, const std::vector<Tensor>& outputs) {
-    scorer_.score(first + at, outputs[0], scores[question]);
+    scorer_.score(first + at, scored(outputs), scores[question]);
   });
   json entry = json::array();
   for (const Scores& one : scores) entry.push_back(to_json(one));
@@ -167,7 +207,7 @@ Scores Patient::evaluate(const QuantizedModel& quantized) {
   options_.progress->begin("measuring", samples_);
   for (int64_t first = 0; first < samples_; first += batch_) {
     const int64_t count = std::min(batch_, samples_ - first);
-    scorer_.score(first, engine.run(data_.read(first, count).inputs).at(0), scores);
+    scorer_.score(first, scored(engine.run(data_.read(first, count).inputs)), scores);
     options_.progress->at(first + count);
   }
   options_.progress->end();

@@ -98,6 +98,9 @@ class Patient {
  private:
   Patient(const Model& model, const Dataset& data, const Dataset* calibration, const DoctorOptions& options);
   Scores evaluate(const QuantizedModel& quantized);
+  /// What is scored: the first output. For sqnr_db all floating-point outputs, each with the same weight.
+  Tensor scored(const std::vector<Tensor>& outputs) const;
+  void weigh(const std::vector<Tensor>& outputs, int64_t samples);
 
   const Model& model_;
   const Dataset& data_;
@@ -109,6 +112,7 @@ class Patient {
   Scorer scorer_;
   QuantizedModel quantized_;
   Prescription as_brought_in_;
+  std::vector<double> weights_;  ///< of the outputs that are scored together; empty: the first alone
   int64_t batch_ = 8;
   int64_t samples_ = 0;
   int64_t chosen_ = 0;
