@@ -53,7 +53,8 @@ TEST(Schemes, AnUnknownOneNamesTheNearest) {
 
 TEST(Schemes, AFormatNamesTheSchemesThatUseIt) {
   EXPECT_EQ(error_of(ErrorCode::InvalidInput, [] { scheme_config("int8"); }),
-            "int8: is a number format, not a scheme; schemes with such weights are w8, w8c, w8a8, w8a8c, w8a8d, w8a8dc, a16w8");
+            "int8: is a number format, not a scheme; schemes with such weights are w8, w8c, w8a8, w8a8c, w8a8d, "
+            "w8a8dc, a16w8");
   EXPECT_EQ(error_of(ErrorCode::InvalidInput, [] { scheme_config("int3"); }),
             "int3: is a number format, not a scheme; no scheme has such weights");
 }
