@@ -24,6 +24,9 @@ Shape padded_rank(const Shape& shape, size_t rank) {
 /// Below so many multiplications, oneDNN takes longer to make its fastest kernel than all runs of a short-lived plan
 /// gain by it.
 constexpr int64_t kWorthAKernel = 4'000'000;
+/// The general kernel is as fast as one of their own for sums of so many terms and so many columns; below, it is not.
+constexpr int64_t kTerms = 32;
+constexpr int64_t kColumns = 16;
 
 /// The implementation that works for any sizes without a kernel of its own, where there is one; else the fastest.
 dnnl::matmul::primitive_desc without_own_kernel(const dnnl::matmul::desc& form, const dnnl::primitive_attr& attr) {
@@ -351,7 +354,8 @@ bool Lowering::emit_matmul(const PlanOp& op, int32_t a, const Shape& a_dims, int
   Shape bias_dims(y_dims.size(), 1);
   bias_dims.back() = y_dims.back();
   const Desc bias_desc = bias.defined() ? plain_desc(bias_dims) : Desc();
-  const bool small = any_length_ && element_count(y_dims) * a_dims.back() < kWorthAKernel;
+  const bool small = any_length_ && a_dims.back() >= kTerms && y_dims.back() >= kColumns &&
+                     element_count(y_dims) * a_dims.back() < kWorthAKernel;
   product.key = "matmul";
   append(product.key, a_dims);
   append(product.key, weights);

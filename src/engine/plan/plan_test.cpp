@@ -278,7 +278,7 @@ TEST(Plan, WhatFollowsAConvTransposeDoesNotSlowItDown) {
 
 /// Attention with a causal mask, a normalization and a table of positions.
 std::string attention(Net& net) {
-  constexpr int64_t kWidth = 16, kLongest = 64;
+  constexpr int64_t kWidth = 32, kLongest = 64;
   const std::string zero = net.constant(Tensor::scalar(int64_t{0}));
   const std::string one = net.constant(Tensor::scalar(int64_t{1}));
   const std::string length = net.op("Gather", {net.op("Shape", {"x"}), one}, {{"axis", int64_t{0}, {}}});
@@ -298,19 +298,19 @@ std::string attention(Net& net) {
   const std::string mixed = net.op("MatMul", {net.op("Softmax", {scores}, {{"axis", int64_t{-1}, {}}}), project()});
   const std::string both = net.op("Concat", {mixed, net.op("Relu", {x})}, {{"axis", int64_t{-1}, {}}});
   return net.op("Gemm",
-                {net.op("Reshape", {both, net.ints({-1, 2 * kWidth})}), net.constant(net.random({8, 2 * kWidth}))},
+                {net.op("Reshape", {both, net.ints({-1, 2 * kWidth})}), net.constant(net.random({kWidth, 2 * kWidth}))},
                 {{"transB", int64_t{1}, {}}});
 }
 
 TEST(Plan, ManyLengthsAfterEachOther) {
-  Net net({2, 8, 16});
+  Net net({2, 8, 32});
   std::vector<int64_t> lengths;
   for (int64_t i = 0; i < 40; ++i) lengths.push_back(1 + i * 7 % 33);
   net.check_lengths(attention(net), lengths);
 }
 
 TEST(Plan, AnyLengthMakesNoKernelForSmallProducts) {
-  Net net({1, 8, 16});
+  Net net({1, 40, 32});
   Engine engine = net.any_length(attention(net));
   const TensorMap inputs = net.inputs();
   int64_t products = 0;
