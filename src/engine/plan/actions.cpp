@@ -98,9 +98,6 @@ KAON_SIMD void unary(UnaryKind kind, const float* in, float* out, int64_t n) {
     case UnaryKind::Ceil:
       for (int64_t i = 0; i < n; ++i) out[i] = std::ceil(in[i]);
       break;
-    case UnaryKind::Relu:
-      for (int64_t i = 0; i < n; ++i) out[i] = in[i] < 0 ? 0 : in[i];
-      break;
   }
 }
 

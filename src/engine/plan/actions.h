@@ -66,7 +66,7 @@ class BinaryAction : public Action {
   std::vector<int64_t> dims_, a_strides_, b_strides_;
 };
 
-enum class UnaryKind { Neg, Sqrt, Reciprocal, Square, Abs, Floor, Ceil, Relu };
+enum class UnaryKind { Neg, Sqrt, Reciprocal, Square, Abs, Floor, Ceil };
 
 class UnaryAction : public Action {
  public:
