@@ -159,7 +159,7 @@ class Placement {
     const FlowKind kind = flow.kind(index);
     if (kind == FlowKind::Other) return;
     const Node& here = node(index);
-    if (whole_.contains(here.outputs[0])) return;  // a Relu that a layer's quantizer covers
+    if (quantizer_of_.contains(here.outputs[0])) return;  // a Relu that a layer's quantizer covers
     if (kind == FlowKind::Moves) {
       move(here);
     } else {
@@ -168,12 +168,12 @@ class Placement {
   }
 
   void move(const Node& here) {
-    const auto source = whole_.find(here.inputs[0]);
-    if (source == whole_.end() || !has_one_scale(result_.quantizers[source->second])) return;
+    const auto source = quantizer_of_.find(here.inputs[0]);
+    if (source == quantizer_of_.end() || !has_one_scale(result_.quantizers[source->second])) return;
     const size_t count = here.op == "Split" ? here.outputs.size() : 1;  // MaxPool's second output counts positions
     for (const std::string& made : std::span(here.outputs).first(count)) {
       result_.quantizers[source->second].moved.push_back(made);
-      whole_.emplace(made, source->second);
+      quantizer_of_.emplace(made, source->second);
     }
   }
 
@@ -182,8 +182,8 @@ class Placement {
     const Made* first = nullptr;
     const Made* other = nullptr;  // quantized in another way
     for (const std::string& input : flow.data_inputs(index)) {
-      const auto source = whole_.find(input);
-      if (source == whole_.end() || !has_one_scale(result_.quantizers[source->second])) return;
+      const auto source = quantizer_of_.find(input);
+      if (source == quantizer_of_.end() || !has_one_scale(result_.quantizers[source->second])) return;
       const Made& made = made_.at(source->second);
       if (first == nullptr) first = &made;
       if (!same_numbers(first->spec.tensor_spec(0), made.spec.tensor_spec(0))) other = &made;
@@ -204,7 +204,7 @@ class Placement {
   void quantize_value(const std::string& value, Made made, int64_t axis, const std::string& owner) {
     Quantizer& quantizer = add(value, Slot::Output, made.spec, axis);
     quantizer.serves.push_back({owner, Slot::Output});
-    whole_.emplace(value, result_.quantizers.size() - 1);
+    quantizer_of_.emplace(value, result_.quantizers.size() - 1);
     made_.emplace(result_.quantizers.size() - 1, std::move(made));
   }
 
@@ -215,7 +215,7 @@ class Placement {
     const Spec& spec = *rule.input.spec;
     const int64_t axis = activation_axis(layer);
     const TensorSpec wanted = spec.tensor_spec(axis);
-    if (const auto found = whole_.find(layer.input); found != whole_.end()) {
+    if (const auto found = quantizer_of_.find(layer.input); found != quantizer_of_.end()) {
       share(found->second, layer, {spec, origins_[index].at(Slot::Input)});
       result_.quantizers[found->second].serves.push_back({layer.name, Slot::Input});
       return;
@@ -419,8 +419,8 @@ class Placement {
   QuantizedModel result_;
   std::vector<LayerRule> rules_;  ///< one for each layer
   std::vector<std::map<Slot, Origin>> origins_;
-  std::map<std::string, size_t> whole_;  ///< value -> the quantizer that all its readers see
-  std::map<size_t, Made> made_;          ///< such a quantizer -> what its own rule says
+  std::map<std::string, size_t> quantizer_of_;  ///< value -> the quantizer that all its readers see
+  std::map<size_t, Made> made_;                 ///< such a quantizer -> what its own rule says
 };
 
 }  // namespace
