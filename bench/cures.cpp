@@ -5,9 +5,15 @@
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
+#include <random>
 
+#include "base/stopwatch.h"
 #include "bench.h"
 #include "child.h"
+#include "engine/engine.h"
+#include "graph/pass.h"
+#include "io/onnx/onnx.h"
+#include "quant/layer_statistics.h"
 
 namespace kaon::bench {
 
@@ -102,7 +108,61 @@ double seconds(const Patient& patient) {
   return nlohmann::json::parse(output_of(call)).at("seconds").get<double>();
 }
 
+/// Images of noise: how long a pass takes does not depend on what they show.
+class Noise : public Dataset {
+ public:
+  Noise(std::string input, int64_t samples) : input_(std::move(input)), samples_(samples) {
+    std::mt19937 random(1);
+    std::uniform_real_distribution<float> even(-1, 1);
+    for (float& value : image_) value = even(random);
+  }
+  int64_t size() const override { return samples_; }
+  bool has_labels() const override { return false; }
+  Batch read(int64_t, int64_t count) const override {
+    std::vector<float> values;
+    for (int64_t i = 0; i < count; ++i) values.insert(values.end(), image_.begin(), image_.end());
+    return {{{input_, Tensor::of({count, 3, 224, 224}, values)}}, {}};
+  }
+
+ private:
+  std::string input_;
+  int64_t samples_;
+  std::vector<float> image_ = std::vector<float>(3 * 224 * 224);
+};
+
+/// Seconds of the pass that collects the statistics of all layers, and of as many float forwards as it may cost.
+std::pair<double, double> statistics_pass(const fs::path& path) {
+  constexpr double kForwards = 2.5;
+  constexpr int64_t kBatch = 8;
+  Model model = read_onnx(path);
+  run_passes(model, {evaluate_node});
+  std::vector<StatisticsRequest> requests;
+  for (const Layer& layer : layers(model.graph)) {
+    const LayerProduct product = product_of(model.graph, layer);
+    if (product.refused.empty()) requests.push_back({layer.name, layer.input, product});
+  }
+  const Noise data(model.graph.required_inputs().at(0).name, 32);
+  Engine engine(model);
+  engine.run(data.read(0, kBatch).inputs);
+  double least = 0, forward = 0;
+  for (int i = 0; i < 3; ++i) {
+    const Stopwatch plain;
+    for (int64_t first = 0; first < data.size(); first += kBatch) engine.run(data.read(first, kBatch).inputs);
+    forward = i == 0 ? plain.seconds() : std::min(forward, plain.seconds());
+    const Stopwatch watched;
+    collect_statistics(model, requests, data, {.batch = kBatch});
+    least = i == 0 ? watched.seconds() : std::min(least, watched.seconds());
+  }
+  return {least, kForwards * forward};
+}
+
 const bool kAdded = add([](Cases& cases) {
+  const fs::path mobilenet = kModels / "mobilenetv2_1.0_224_imagenet_fp32.onnx";
+  if (fs::exists(mobilenet)) {
+    cases.push_back({.name = "mobilenetv2/statistics", .peer_name = "2.5 float forwards", .unit = "s", .prepare = [=] {
+                       return Work{.measure = [=] { return statistics_pass(mobilenet); }};
+                     }});
+  }
   for (const Patient& patient : kPatients) {
     if (!fs::exists(kModels / patient.model)) {
       fmt::print(stderr, "no {} beside the checkout: {} is not measured\n", patient.model, patient.name);

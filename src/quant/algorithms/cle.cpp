@@ -268,8 +268,9 @@ class Equalizer {
 
   void store() {
     std::set<size_t> changed;
-    int64_t clips = 0;
-    for (const Pair& pair : pairs_) {
+    int64_t clips = 0, opened = 0;
+    for (size_t i = 0; i < pairs_.size(); ++i) {
+      const Pair& pair = pairs_[i];
       changed.insert(pair.first);
       changed.insert(pair.next.begin(), pair.next.end());
       const Layer& layer = *weights_[pair.first].layer;
@@ -284,7 +285,13 @@ class Equalizer {
       }
       // Between a product and the Add of its bias lies one more value.
       if (!layer.bias_node.empty()) quantized_.rescaled[layer.node] = {-1, pair.factors};
-      for (const std::string& clip : pair.clips) bound_channels(clip, pair.factors), ++clips;
+      for (const std::string& clip : pair.clips) {
+        if (input_.flag("relu") && never_reached(clip, pair, seen_[i])) {
+          open_above(clip), ++opened;
+        } else {
+          bound_channels(clip, pair.factors), ++clips;
+        }
+      }
     }
     for (const size_t index : changed) {
       const Weight& weight = weights_[index];
@@ -292,6 +299,25 @@ class Equalizer {
     }
     input_.report.changed = std::ssize(pairs_);
     if (clips > 0) input_.note("{} Clips have bounds for each channel now (Max and Min)", clips);
+    if (opened > 0) input_.note("{} Clips are Relus now: no calibration data reached their upper bound", opened);
+  }
+
+  Node& node_that_makes(const std::string& value) {
+    return *std::ranges::find_if(graph_.nodes, [&](const Node& node) { return node.outputs[0] == value; });
+  }
+
+  /// Whether the data stay above 0 and below the bound of the Clip that makes `value`.
+  bool never_reached(const std::string& value, const Pair& pair, const Seen& seen) {
+    const ClipBounds bounds = *bounds_of(node_that_makes(value));
+    return bounds.low == 0 && value == pair.values.back() &&
+           std::ranges::all_of(seen.largest, [&](float largest) { return largest < bounds.high; });
+  }
+
+  void open_above(const std::string& value) {
+    Node& clip = node_that_makes(value);
+    clip.op = "Relu";
+    clip.inputs.resize(1);
+    clip.attributes.clear();
   }
 
   /// The Clip that makes `value` as a Max and a Min with one bound for each channel.
@@ -335,17 +361,19 @@ class Equalizer {
 
 void register_cle(Registry<Algorithm>& algorithms) {
   algorithms.add(
-      "cle",
-      {.summary = "equalizes the channels of neighbouring layers; the float function stays as it is",
-       .stage = Stage::BeforeCalibration,
-       .options = {{.name = "iterations",
-                    .value = 40,
-                    .min = 1,
-                    .max = 1000,
-                    .help = "rounds over all pairs, at most",
-                    .whole = true},
-                   {.name = "activations", .help = "no activation gets a wider range than before", .flag = true}},
-       .run = [](const AlgorithmInput& input) { Equalizer(input).run(); }});
+      "cle", {.summary = "equalizes the channels of neighbouring layers; the float function stays as it is",
+              .stage = Stage::BeforeCalibration,
+              .options = {{.name = "iterations",
+                           .value = 40,
+                           .min = 1,
+                           .max = 1000,
+                           .help = "rounds over all pairs, at most",
+                           .whole = true},
+                          {.name = "activations", .help = "no activation gets a wider range than before", .flag = true},
+                          {.name = "relu",
+                           .help = "a Clip from 0 whose upper bound no data reach becomes a Relu",
+                           .flag = true}},
+              .run = [](const AlgorithmInput& input) { Equalizer(input).run(); }});
 }
 
 }  // namespace kaon

@@ -1,5 +1,6 @@
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 
 #include "engine/engine.h"
@@ -138,6 +139,31 @@ TEST(Cle, ActivationsKeepTheirRangesWhereAsked) {
   Config config = with_cle("w8a8");
   config.algorithms[0].options["activations"] = 1;
   EXPECT_LE(largest(config), before * 1.001F);
+}
+
+TEST(Cle, AClipThatNothingReachesBecomesAReluWhereAsked) {
+  Model model = inverted_residual(true);
+  for (Node& node : model.graph.nodes) {
+    if (node.op == "Relu") node = make_node("Clip", {node.inputs[0], "zero", "far"}, {node.outputs[0]});
+  }
+  model.graph.initializers.push_back(make_constant("zero", {}, {0}));
+  model.graph.initializers.push_back(make_constant("far", {}, {1e6F}));
+  const MemoryDataset data = block_data();
+  const auto count = [&](const QuantizedModel& quantized, const char* op) {
+    return std::ranges::count(quantized.model.graph.nodes, op, &Node::op);
+  };
+  Config config = with_cle("w8");
+  const QuantizedModel kept = quantize(model, config, &data);
+  EXPECT_EQ(count(kept, "Min"), 2);
+  config.algorithms[0].options["relu"] = 1;
+  const QuantizedModel opened = quantize(model, config, &data);
+  EXPECT_EQ(count(opened, "Min"), 0);
+  EXPECT_EQ(count(opened, "Relu"), 2);
+  EXPECT_NE(opened.algorithms.at(0).notes.at(0).find("2 Clips are Relus now"), std::string::npos);
+  EXPECT_EQ(outputs(opened.model, data), outputs(kept.model, data));
+  // One that data reach stays.
+  model.graph.find_initializer("far")->tensor = Tensor::scalar(0.5F);
+  EXPECT_EQ(count(quantize(model, config, &data), "Min"), 2);
 }
 
 TEST(Cle, WithoutAPairItSaysSo) {
