@@ -55,6 +55,7 @@ class ConfigWriter {
     std::string family = architecture_;
     if (family == "llama") {
       json_["attention_bias"] = file_.find("blk.0.attn_q.bias") != nullptr;
+      json_["mlp_bias"] = file_.find("blk.0.ffn_down.bias") != nullptr;
       if (json_.contains("sliding_window")) family = "mistral";  // they share the name there
     }
     json_["model_type"] = family;
