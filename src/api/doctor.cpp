@@ -27,7 +27,9 @@ namespace fs = std::filesystem;
 std::string subject_of(const DoctorCall& call, const Config& config) {
   std::error_code ignored;
   const bool file = fs::is_regular_file(call.model, ignored);
-  ordered_json subject = {{"model", file ? sha256(MappedFile::open(call.model)->bytes()) : call.model.string()},
+  constexpr int kVersion = 1;  // of what is measured, and how
+  ordered_json subject = {{"version", kVersion},
+                          {"model", file ? sha256(MappedFile::open(call.model)->bytes()) : call.model.string()},
                           {"config", to_json(config)},
                           {"data", fs::absolute(call.data.data).string()},
                           {"calib", call.data.calib.string()},
@@ -35,8 +37,6 @@ std::string subject_of(const DoctorCall& call, const Config& config) {
                           {"calib_limit", call.data.calib_limit},
                           {"batch", call.data.batch},
                           {"metric", call.metric},
-                          {"max_drop", call.max_drop},
-                          {"allow", call.allow},
                           {"seed", call.seed}};
   return json_text(subject);
 }

@@ -329,7 +329,7 @@ CauseResult find_causes(Patient& patient, Counterfactuals& counterfactuals,
   CauseResult result;
   const Stopwatch watch;
   const double before = patient.forwards();
-  result.causes = Examination(patient, counterfactuals, sensitivity).run();
+  if (patient.time_left()) result.causes = Examination(patient, counterfactuals, sensitivity).run();
   result.step = {.number = 6, .name = "causes"};
   for (const Cause& cause : result.causes) {
     result.step.numbers.emplace_back(std::string(enum_name(cause.kind)), cause.share);

@@ -38,12 +38,12 @@ Scores scores_from(const json& entry) {
   return scores;
 }
 
+}  // namespace
+
 std::string key_of(const Prescription& prescription) {
   const char* kind = prescription.as_brought ? "trial as brought " : prescription.on_data ? "trial on data " : "trial ";
   return kind + json_text(to_json(prescription.config));
 }
-
-}  // namespace
 
 Patient::Patient(const Model& model, const Config& config, const Dataset& data, const Dataset* calibration,
                  const DoctorOptions& options)

@@ -41,6 +41,9 @@ struct Prescription {
   bool operator==(const Prescription&) const = default;
 };
 
+/// What it is called in the journal.
+std::string key_of(const Prescription& prescription);
+
 /// What came of one.
 struct Outcome {
   Scores scores;

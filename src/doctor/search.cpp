@@ -63,8 +63,8 @@ std::vector<Upgrade> find_upgrades(Patient& patient, const QuantizedModel& quant
     questions.push_back(off);
     questions.back().on[static_cast<size_t>(quantizer.id)] = true;
   }
-  const std::vector<Scores> scores =
-      patient.ask("upgrades " + key, quantized, off, questions, 0, patient.first_samples(kSamples).size());
+  const std::vector<Scores> scores = patient.ask(fmt::format("upgrades to {} of {}", enum_name(tier), key), quantized,
+                                                 off, questions, 0, patient.first_samples(kSamples).size());
   for (size_t i = 0; i < upgrades.size(); ++i) upgrades[i].benefit = patient.scorer().mean_harm(scores[i]);
   // Those that hardly matter come last, however cheap they are.
   double sum = 0;

@@ -146,8 +146,7 @@ class Course {
   /// The fewest upgrades, best first, that meet the target: 1, 2, 4, 8 … of them, then between the last two.
   void widen(Tier tier) {
     const QuantizedModel quantized = patient_.quantize_as(result_.prescription);
-    const std::vector<Upgrade> all =
-        find_upgrades(patient_, quantized, fmt::format("{} {}", enum_name(tier), result_.tried.size()), tier);
+    const std::vector<Upgrade> all = find_upgrades(patient_, quantized, key_of(result_.prescription), tier);
     if (all.empty()) return;
     const Outcome* start = now_;
     const auto outcome_of = [&](const std::vector<Upgrade>& upgrades, Prescription& prescription) -> const Outcome& {
