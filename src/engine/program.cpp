@@ -114,8 +114,11 @@ void Program::fail_unset(int32_t value) const {
 }
 
 ProgramBuilder::ProgramBuilder(std::shared_ptr<const Model> model, const Graph& graph,
-                               std::vector<std::string>& unsupported)
-    : model_(std::move(model)), graph_(graph), unsupported_(unsupported) {}
+                               std::vector<std::string>& unsupported, std::map<std::string, Value> captured_constants)
+    : model_(std::move(model)),
+      graph_(graph),
+      unsupported_(unsupported),
+      captured_constants_(std::move(captured_constants)) {}
 
 int32_t ProgramBuilder::define(const std::string& name) {
   const auto [it, added] = program_->ids_.emplace(name, static_cast<int32_t>(program_->names_.size()));
@@ -133,7 +136,13 @@ std::shared_ptr<const Program> ProgramBuilder::build() {
   program_->model_ = model_;
   program_->graph_ = &graph_;
   for (const ValueInfo& input : graph_.inputs) program_->inputs_.push_back(define(input.name));
-  for (const std::string& name : captured_values(graph_)) program_->inputs_.push_back(define(name));
+  for (const std::string& name : captured_values(graph_)) {
+    program_->inputs_.push_back(define(name));
+    const auto constant = captured_constants_.find(name);
+    if (constant != captured_constants_.end()) {
+      program_->constants_.emplace_back(program_->inputs_.back(), constant->second);
+    }
+  }
   for (const Initializer& initializer : graph_.initializers) {
     const int32_t id = define(initializer.name);
     if (initializer.tensor.type() != DType::String) program_->constants_.emplace_back(id, to_value(initializer.tensor));
@@ -201,9 +210,15 @@ const Tensor* ProgramBuilder::constant(const std::string& value) const {
 Subgraph ProgramBuilder::subgraph(const Node& node, const std::string& attribute) {
   const auto* graph = node.get_if<std::shared_ptr<Graph>>(attribute);
   if (graph == nullptr) fail(ErrorCode::InvalidInput, node.label(), "the attribute '{}' must hold a graph", attribute);
+  const std::vector<std::string> captured = captured_values(**graph);
+  std::map<std::string, Value> constants;
+  for (const auto& [id, value] : program_->constants_) {
+    const std::string& name = program_->names_[static_cast<size_t>(id)];
+    if (std::ranges::find(captured, name) != captured.end()) constants.emplace(name, value);
+  }
   Subgraph subgraph;
-  subgraph.program = ProgramBuilder(model_, **graph, unsupported_).build();
-  for (const std::string& name : captured_values(**graph)) {
+  subgraph.program = ProgramBuilder(model_, **graph, unsupported_, std::move(constants)).build();
+  for (const std::string& name : captured) {
     subgraph.captures.push_back(node.inputs.size() + captured_.size());
     captured_.push_back(define(name));
   }

@@ -37,7 +37,7 @@ class Program {
   /// The graph's inputs, then its captures.
   const std::vector<int32_t>& inputs() const { return inputs_; }
   const std::vector<int32_t>& outputs() const { return outputs_; }
-  /// Initializers, by value.
+  /// Initializers, by value; in a subgraph also those it captures, which are the defaults of these inputs.
   const std::vector<std::pair<int32_t, Value>>& constants() const { return constants_; }
   bool is_constant(int32_t value) const { return constant_index_[static_cast<size_t>(value)] >= 0; }
   /// An initializer's value; `value` must be a constant.
@@ -80,7 +80,8 @@ class Program {
 /// Compiles one graph, and through OpInfo::subgraph the graphs inside it.
 class ProgramBuilder {
  public:
-  ProgramBuilder(std::shared_ptr<const Model> model, const Graph& graph, std::vector<std::string>& unsupported);
+  ProgramBuilder(std::shared_ptr<const Model> model, const Graph& graph, std::vector<std::string>& unsupported,
+                 std::map<std::string, Value> captured_constants = {});
 
   std::shared_ptr<const Program> build();
   const Tensor* constant(const std::string& value) const;
@@ -96,6 +97,7 @@ class ProgramBuilder {
   std::shared_ptr<const Model> model_;
   const Graph& graph_;
   std::vector<std::string>& unsupported_;
+  std::map<std::string, Value> captured_constants_;  ///< by name, from the graphs around this one
   std::shared_ptr<Program> program_;
   std::vector<int32_t> captured_;  ///< by the subgraphs of the node being built
   std::map<std::string, Subgraph> subgraphs_;

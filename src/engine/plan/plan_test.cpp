@@ -406,6 +406,25 @@ TEST(Plan, ABranchThatHoldsTheNetworkHasAPlan) {
   EXPECT_FALSE(executed([&] { engine.run(inputs); }).empty());
 }
 
+TEST(Plan, ABranchPacksTheWeightsAroundIt) {
+  Net net({1, 8, 9, 9});
+  const std::string w = net.constant(net.random({8, 8, 3, 3}, 0.3F));
+  const std::string large =
+      net.op("Greater", {net.op("ReduceMax", {"x"}, {{"keepdims", int64_t{0}, {}}}), net.scalar(-99)});
+  const std::string output = net.op("If", {large},
+                                    {{"then_branch", branch({make_node("Conv", {"x", w}, {"c"})}, "c"), {}},
+                                     {"else_branch", branch({make_node("Neg", {"x"}, {"n"})}, "n"), {}}});
+  net.check({output});
+  Engine engine = net.engine({output});
+  const TensorMap inputs = net.inputs();
+  const std::vector<std::string> primitives = executed([&] { engine.run(inputs); });
+  EXPECT_TRUE(std::ranges::any_of(primitives, [](const std::string& one) { return one.starts_with("convolution"); }));
+  // Other weights are not those that were packed.
+  const Tensor zeros = Tensor::of(Shape{8, 8, 3, 3}, std::vector<float>(576));
+  const std::vector<float> changed = engine.run(inputs, {}, {.off = {}, .constants = {{w, zeros}}})[0].to_float();
+  EXPECT_TRUE(std::ranges::all_of(changed, [](float value) { return value == 0; }));
+}
+
 TEST(Plan, OneAndThreeDimensionalConvolutions) {
   Net flat({2, 6, 31});
   const std::string w = flat.constant(flat.random({10, 3, 5}, 0.3F));
