@@ -2,7 +2,7 @@
 
 For llama-9m and opt-17m of MODELS and the schemes below, `kaon quantize` writes a folder; transformers with
 compressed-tensors loads it and gives the perplexity of some windows, which must be what `kaon eval` says of the folder.
-nvfp4 and mxfp4 are decompressed tensor by tensor by compressed-tensors, bit for bit what the format's description says.
+nvfp4 and mxfp4 are decompressed tensor by tensor by compressed-tensors, and must be what the format's description says.
 Integer layouts are unpacked here once more, from that description alone.
 
 Needs torch, transformers, compressed-tensors and safetensors (made with 2.15.0, 5.22.2, 0.20.0, 0.8.0)."""
@@ -30,6 +30,9 @@ from safetensors import safe_open
 KAON, MODELS = sys.argv[1:3]
 WINDOWS, LENGTH = 8, 256
 BOUND = 5e-4
+# Where inputs are rounded, the last bit of a sum decides some codes, and what follows differs by a step: over so few
+# tokens perplexities part further, though both compute the same.
+ROUNDED_INPUTS = 1e-2
 failures = 0
 
 
@@ -134,7 +137,8 @@ def main():
                 ours = run("eval", out, "--data", data, "--metric", "ppl")["metrics"]["ppl"]
                 model = transformers.AutoModelForCausalLM.from_pretrained(out, dtype=torch.float32).eval()
                 theirs = perplexity(model, ids)
-                expect(abs(ours / theirs - 1) < BOUND, f"{name} {scheme}: kaon {ours:.4f}, transformers {theirs:.4f}")
+                bound = ROUNDED_INPUTS if "8d" in scheme or "a8" in scheme else BOUND
+                expect(abs(ours / theirs - 1) < bound, f"{name} {scheme}: kaon {ours:.4f}, transformers {theirs:.4f}")
                 config = json.load(open(os.path.join(out, "config.json")))["quantization_config"]
                 if config["format"] == "pack-quantized":
                     args = config["config_groups"]["group_0"]["weights"]
@@ -155,7 +159,9 @@ def main():
                 parts = {key[len(module) + 1:]: value for key, value in tensors.items() if key.startswith(module + ".")}
                 theirs = compressor.decompress(dict(parts), group)["weight"].float().numpy()
                 ours = fp4_by_hand(parts, scheme)
-                expect(np.array_equal(theirs, ours), f"{scheme} {module}: compressed-tensors' own decompression")
+                # It multiplies nvfp4's numbers in bfloat16.
+                same = np.array_equal(theirs, ours) if scheme == "mxfp4" else np.allclose(theirs, ours, rtol=2 ** -7)
+                expect(same, f"{scheme} {module}: compressed-tensors' own decompression")
                 exact = tensors_of(source)[module + ".weight"].float().numpy()
                 lost = np.linalg.norm(ours - exact) / np.linalg.norm(exact)
                 expect(lost < 0.15, f"{scheme} {module}: off by {lost:.3f} of the float weight")
