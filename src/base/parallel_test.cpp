@@ -1,9 +1,13 @@
 #include "base/parallel.h"
 
 #include <gtest/gtest.h>
+#ifdef _OPENMP
+#include <omp.h>
+#endif
 
 #include <atomic>
 #include <chrono>
+#include <filesystem>
 #include <mutex>
 #include <set>
 #include <thread>
@@ -157,6 +161,36 @@ TEST(ParallelFor, ANestedExceptionArrives) {
                             }),
                Error);
 }
+
+#ifdef _OPENMP
+/// Threads of this process, as the kernel counts them.
+int64_t threads_alive() {
+  int64_t count = 0;
+  for ([[maybe_unused]] const auto& thread : std::filesystem::directory_iterator("/proc/self/task")) ++count;
+  return count;
+}
+
+// A team of idle threads beside that of the work makes OpenMP put its threads to sleep at once.
+TEST(ParallelFor, WaitsAreShortWhileOthersWantTheCores) {
+  const auto work_for = [](std::chrono::milliseconds time) {
+    const auto end = std::chrono::steady_clock::now() + time;
+    while (std::chrono::steady_clock::now() < end) parallel_for(0, 64, 1, [](int64_t, int64_t) {});
+  };
+  const Threads two(2);
+  std::atomic<bool> done = false;
+  std::vector<std::thread> crowd;
+  for (int i = 0; i < 4 * omp_get_num_procs(); ++i) {
+    crowd.emplace_back([&] {
+      while (!done) {
+      }
+    });
+  }
+  work_for(std::chrono::milliseconds(500));
+  done = true;
+  for (std::thread& thread : crowd) thread.join();
+  EXPECT_GE(threads_alive(), 4);
+}
+#endif
 
 TEST(ThreadCount, RejectsNonsense) {
   const int before = thread_count();
