@@ -154,6 +154,7 @@ std::shared_ptr<const Program> ProgramBuilder::build() {
     program_->constant_index_[static_cast<size_t>(program_->constants_[i].first)] = static_cast<int32_t>(i);
   }
   find_last_uses();
+  find_widened_weights();
   return program_;
 }
 
@@ -199,6 +200,26 @@ void ProgramBuilder::find_last_uses() {
     if (last[id] >= 0 && !program_->is_constant(static_cast<int32_t>(id))) {
       program_->steps_[static_cast<size_t>(last[id])].dead.push_back(static_cast<int32_t>(id));
     }
+  }
+}
+
+void ProgramBuilder::find_widened_weights() {
+  std::vector<bool> only_weight(program_->names_.size(), true);
+  for (const int32_t id : program_->outputs_) only_weight[static_cast<size_t>(id)] = false;
+  for (size_t i = 0; i < program_->steps_.size(); ++i) {
+    const Node& node = graph_.nodes[i];
+    const bool product = node.domain.empty() && (node.op == "MatMul" || node.op == "Gemm");
+    const std::vector<int32_t>& inputs = program_->steps_[i].inputs;
+    for (size_t k = 0; k < inputs.size(); ++k) {
+      if (inputs[k] >= 0 && !(product && k == 1)) only_weight[static_cast<size_t>(inputs[k])] = false;
+    }
+  }
+  for (size_t i = 0; i < program_->steps_.size(); ++i) {
+    const Node& node = graph_.nodes[i];
+    Step& step = program_->steps_[i];
+    step.widens_weights = node.domain.empty() && node.op == "Cast" &&
+                          node.get_int("to", 0) == static_cast<int64_t>(DType::Float32) &&
+                          only_weight[static_cast<size_t>(step.outputs[0])];
   }
 }
 

@@ -14,6 +14,7 @@ namespace kaon {
 struct Step {
   Kernel kernel;
   const OpFacts* facts = nullptr;  ///< of its operator
+  bool widens_weights = false;     ///< a Cast to float32 that matrix products alone read, as their second matrix
   std::vector<int32_t> inputs;     ///< the node's own, then what its subgraphs capture
   std::vector<int32_t> outputs;
   std::vector<int32_t> dead;                       ///< values nobody reads after this step
@@ -93,6 +94,7 @@ class ProgramBuilder {
   int32_t unnamed();
   void build_step(const Node& node);
   void find_last_uses();
+  void find_widened_weights();
 
   std::shared_ptr<const Model> model_;
   const Graph& graph_;

@@ -8,19 +8,40 @@
 
 namespace kaon {
 
+namespace {
+
+/// `tensor`, which lies as `from` says, moved to where `to` says. A 16-bit one is widened on the way.
+dnnl::memory rearranged(const at::Tensor& tensor, Desc from, const Desc& to) {
+  if (tensor.scalar_type() == at::kBFloat16) from.data.data_type = dnnl_bf16;
+  if (tensor.scalar_type() == at::kHalf) from.data.data_type = dnnl_f16;
+  if (from == to) return {from, dnnl_cpu(), tensor.data_ptr()};
+  const dnnl::reorder::primitive_desc description(dnnl_cpu(), from, dnnl_cpu(), to);
+  // Reference code stands in for instructions that the machine lacks: ATen widens a hundred times faster.
+  if (from.data.data_type != dnnl_f32 && !std::string_view(description.impl_info_str()).starts_with("jit")) {
+    from.data.data_type = dnnl_f32;
+    const at::Tensor wide = tensor.to(at::kFloat);
+    const dnnl::memory moved = rearranged(wide, from, to);
+    if (moved.get_data_handle() != wide.data_ptr()) return moved;
+    dnnl::memory own(to, dnnl_cpu());
+    std::memcpy(own.get_data_handle(), wide.data_ptr(), to.get_size());
+    return own;
+  }
+  dnnl::memory source(from, dnnl_cpu(), tensor.data_ptr());
+  dnnl::memory moved(to, dnnl_cpu());
+  dnnl::stream stream(dnnl_cpu());
+  dnnl::reorder(description).execute(stream, source, moved);
+  stream.wait();
+  return moved;
+}
+
+}  // namespace
+
 dnnl::memory PackedWeights::pack(const at::Tensor& tensor, const Desc& from, const Desc& to) {
   const auto [first, last] = packed_.equal_range(tensor.data_ptr());
   for (auto it = first; it != last; ++it) {
     if (it->second.from == from && it->second.to == to) return it->second.packed;
   }
-  dnnl::memory source(from, dnnl_cpu(), tensor.data_ptr());
-  dnnl::memory packed = source;
-  if (from != to) {
-    packed = dnnl::memory(to, dnnl_cpu());
-    dnnl::stream stream(dnnl_cpu());
-    dnnl::reorder(source, packed).execute(stream, source, packed);
-    stream.wait();
-  }
+  dnnl::memory packed = rearranged(tensor, from, to);
   packed_.emplace(tensor.data_ptr(), Packed{tensor, from, to, packed});
   return packed;
 }
@@ -273,15 +294,19 @@ dnnl::memory Lowering::constant_memory(const at::Tensor& tensor, const Desc& des
   return packed(tensor, plain_desc(shape), desc);
 }
 
+int32_t Lowering::constant_slot(int32_t value, const Desc& desc, const Shape& shape) {
+  const dnnl::memory memory = constant_memory(facts(value).constant.tensor, desc);
+  const int32_t slot = new_slot(value, desc.get_size(), PlanSlot::Kind::Constant);
+  out_.constants.push_back(memory);
+  out_.slots[static_cast<size_t>(slot)].value = {at::from_blob(memory.get_data_handle(), shape, at::kFloat),
+                                                 DType::Float32};
+  return slot;
+}
+
 int32_t Lowering::request(int32_t value, const Desc& desc) {
   if (const Form* form = find_form(value, desc)) return form->slot;
   if (facts(value).is_static) {
-    const dnnl::memory memory = constant_memory(facts(value).constant.tensor, desc);
-    const int32_t slot = new_slot(value, desc.get_size(), PlanSlot::Kind::Constant);
-    out_.constants.push_back(memory);
-    out_.slots[static_cast<size_t>(slot)].value = {
-        at::from_blob(memory.get_data_handle(), {static_cast<int64_t>(desc.get_size() / sizeof(float))}, at::kFloat),
-        DType::Float32};
+    const int32_t slot = constant_slot(value, desc, {static_cast<int64_t>(desc.get_size() / sizeof(float))});
     add_form(value, desc, slot);
     return slot;
   }
@@ -301,10 +326,15 @@ int32_t Lowering::request_plain(int32_t value) {
         (!is_float(value) || state(value).forms.front().desc == plain_desc(facts(value).shape))) {
       return state(value).forms.front().slot;
     }
-    const int32_t slot = new_slot(value, 0, PlanSlot::Kind::Constant);
-    out_.slots[static_cast<size_t>(slot)].value = facts(value).constant;
-    state(value).forms.insert(state(value).forms.begin(),
-                              {is_float(value) ? plain_desc(facts(value).shape) : Desc(), slot});
+    const Desc desc = is_float(value) ? plain_desc(facts(value).shape) : Desc();
+    int32_t slot = -1;
+    if (facts(value).is_narrow()) {
+      slot = constant_slot(value, desc, facts(value).shape);
+    } else {
+      slot = new_slot(value, 0, PlanSlot::Kind::Constant);
+      out_.slots[static_cast<size_t>(slot)].value = facts(value).constant;
+    }
+    state(value).forms.insert(state(value).forms.begin(), {desc, slot});
     return slot;
   }
   if (is_float(value)) return request(value, plain_desc(facts(value).shape));

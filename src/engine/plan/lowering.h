@@ -21,7 +21,8 @@ namespace kaon {
 /// Weights in the layouts that oneDNN asked for, shared by all plans of a program.
 class PackedWeights {
  public:
-  /// Keeps `tensor` alive, so that its address stands for it. The result may be that very memory.
+  /// Keeps `tensor` alive, so that its address stands for it. The result may be that very memory. `from` speaks of
+  /// float32; a 16-bit tensor is widened.
   dnnl::memory pack(const at::Tensor& tensor, const Desc& from, const Desc& to);
   /// Weights and bias (which may be undefined) of a convolution with a batch norm in them: w·scale, b·scale + shift.
   std::pair<at::Tensor, at::Tensor> fold(const at::Tensor& weights, const at::Tensor& bias, const at::Tensor& scale,
@@ -136,6 +137,8 @@ class Lowering {
   void add_form(int32_t value, const Desc& desc, int32_t slot);
   const Form& first_form(int32_t value);
   int32_t request(int32_t value, const Desc& desc);
+  /// A slot that holds a float32 constant in `desc`; who reads it as a tensor sees `shape`.
+  int32_t constant_slot(int32_t value, const Desc& desc, const Shape& shape);
   int32_t request_plain(int32_t value);
   const Form* find_form(int32_t value, const Desc& desc);
   /// Leaves `value` to be made when it is needed.

@@ -36,6 +36,8 @@ bool is_settled_if(const Node& node, const Step& step, const std::vector<Value>&
       .unplannable.empty();
 }
 
+bool is_16_bit_float(DType type) { return type == DType::Float16 || type == DType::BFloat16; }
+
 }  // namespace
 
 Trace trace_program(const Program& program, std::vector<Value> table, const HookTable& hooks,
@@ -91,13 +93,20 @@ Trace trace_program(const Program& program, std::vector<Value> table, const Hook
     const bool known = derives && std::ranges::all_of(step.outputs, [&](int32_t id) {
                          return id < 0 || derived[static_cast<size_t>(id)].defined();
                        });
-    if (!known) program.run_step(i, table, nullptr, shapes_only && !step_static);
+    const bool narrow = step.widens_weights && derives && is_16_bit_float(table[static_cast<size_t>(step.inputs[0])].type);
+    if (narrow) {
+      // Kernels of products widen what they read.
+      table[static_cast<size_t>(step.outputs[0])] = table[static_cast<size_t>(step.inputs[0])];
+    } else if (!known) {
+      program.run_step(i, table, nullptr, shapes_only && !step_static);
+    }
     trace.step_is_static[i] = step_static;
     for (const int32_t id : step.outputs) {
       if (id < 0) continue;
       const auto at = static_cast<size_t>(id);
       if (known) table[at] = derived[at];
       note(id, step_static);
+      if (narrow) trace.values[at].type = DType::Float32;
       if (derives) derived[at] = trace.values[at].constant;
       from_constants[at] = derives;
     }

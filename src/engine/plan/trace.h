@@ -13,7 +13,11 @@ struct ValueFacts {
   DType type = DType::Undefined;
   /// Depends on constants and input shapes alone; then `constant` holds it.
   bool is_static = false;
+  /// A float32 matrix that is stored in 16 bits stays as it is stored, where only products read it: they widen it when
+  /// they pack it.
   Value constant;
+
+  bool is_narrow() const { return is_static && constant.type != type; }
 };
 
 struct Trace {
