@@ -21,7 +21,7 @@ std::map<std::string, double> elements_of(const Patient& patient, const Quantize
   for (const Quantizer& quantizer : quantized.quantizers) {
     if (!quantizer.is_activation() || elements.contains(quantizer.tensor)) continue;
     elements[quantizer.tensor] = 0;
-    hooks.observe(quantizer.tensor, [&, batch](const std::string& name, std::span<const float> values) {
+    hooks.watch(quantizer.tensor, [&, batch](const std::string& name, std::span<const float> values) {
       elements[name] += static_cast<double>(values.size()) / static_cast<double>(batch);
     });
   }

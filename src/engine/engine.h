@@ -28,8 +28,8 @@ using Watcher = std::function<void(const std::string& value, std::span<const flo
 /// A place in the graph to look at: a value, or only what one node reads of it.
 struct Edge {
   std::string value;
-  /// -1: the value itself, seen by every reader. Else the index of the node among the graph's nodes …
-  int64_t node = -1;
+  /// "": the value itself, seen by every reader. Else the id (graph/node_id.h) of the node …
+  std::string node;
   /// … and of its input.
   int64_t input = 0;
 };
@@ -45,8 +45,8 @@ class Hooks {
   void add(Edge edge, Hook hook) { entries_.push_back({std::move(edge), std::move(hook), nullptr}); }
   void add(std::string value, Hook hook) { add(Edge{std::move(value)}, std::move(hook)); }
   /// A run throws InvalidInput when the value is not float32.
-  void observe(Edge edge, Watcher watcher) { entries_.push_back({std::move(edge), nullptr, std::move(watcher)}); }
-  void observe(std::string value, Watcher watcher) { observe(Edge{std::move(value)}, std::move(watcher)); }
+  void watch(Edge edge, Watcher watcher) { entries_.push_back({std::move(edge), nullptr, std::move(watcher)}); }
+  void watch(std::string value, Watcher watcher) { watch(Edge{std::move(value)}, std::move(watcher)); }
   const std::vector<Entry>& all() const { return entries_; }
   bool empty() const { return entries_.empty(); }
 

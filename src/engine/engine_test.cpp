@@ -109,7 +109,7 @@ TEST(Hooks, SeeAndReplaceValues) {
 TEST(Hooks, AnEdgeIsOneReadersOwn) {
   Engine engine(chain());
   Hooks hooks;
-  hooks.add(Edge{"a", 2, 0},
+  hooks.add(Edge{"a", "c", 0},
             [](const std::string&, const Tensor&) -> std::optional<Tensor> { return ramp({3}, 1, 0); });
   EXPECT_EQ(numbers(engine.run({{"x", ramp({3}, 0, 1)}}, hooks)[0]), (std::vector<float>{2, 4, 6}));
 }
@@ -133,8 +133,8 @@ TEST(Hooks, BadOnesAreNamed) {
   unknown.add("q", nothing);
   EXPECT_NE(error_of(ErrorCode::InvalidInput, [&] { engine.run(inputs, unknown); }).find("q"), std::string::npos);
   Hooks elsewhere;
-  elsewhere.add(Edge{"a", 0, 0}, nothing);
-  EXPECT_NE(error_of(ErrorCode::InvalidInput, [&] { engine.run(inputs, elsewhere); }).find("does not read"),
+  elsewhere.add(Edge{"a", "a", 0}, nothing);
+  EXPECT_NE(error_of(ErrorCode::InvalidInput, [&] { engine.run(inputs, elsewhere); }).find("reads this value"),
             std::string::npos);
   Hooks misshapen;
   misshapen.add("a", [](const std::string&, const Tensor&) -> std::optional<Tensor> { return ramp({2}, 0, 0); });

@@ -7,20 +7,22 @@ HookTable::HookTable(const Program& program, const Hooks& hooks) : program_(prog
     const Edge& edge = entry.edge;
     const int32_t id = program.find_value(edge.value);
     if (id < 0) fail(ErrorCode::InvalidInput, edge.value, "a hook is on this value, which the model does not have");
-    if (edge.node < 0) {
+    if (edge.node.empty()) {
       on_value_[id].push_back(&entry);
       if (entry.hook) replaced_.insert(id);
       continue;
     }
     const auto& steps = program.steps();
-    const auto node = static_cast<size_t>(edge.node);
+    const int64_t node = program.find_step(edge.node);
     const auto input = static_cast<size_t>(edge.input);
-    if (node >= steps.size() || input >= steps[node].inputs.size() || steps[node].inputs[input] != id) {
-      fail(ErrorCode::InvalidInput, edge.value, "node {} does not read this value as its input {}", edge.node,
+    const bool read = node >= 0 && input < steps[static_cast<size_t>(node)].inputs.size() &&
+                      steps[static_cast<size_t>(node)].inputs[input] == id;
+    if (!read) {
+      fail(ErrorCode::InvalidInput, edge.value, "no node that makes '{}' reads this value as its input {}", edge.node,
            edge.input);
     }
-    on_edge_[{edge.node, edge.input}].push_back(&entry);
-    if (entry.hook) replaced_edges_.insert({edge.node, edge.input});
+    on_edge_[{node, edge.input}].push_back(&entry);
+    if (entry.hook) replaced_edges_.insert({node, edge.input});
   }
 }
 

@@ -51,6 +51,13 @@ int32_t Program::find_value(std::string_view name) const {
   return it == ids_.end() ? -1 : it->second;
 }
 
+int64_t Program::find_step(std::string_view id) const {
+  const int32_t made = find_value(id);
+  const auto found = std::ranges::find_if(
+      steps_, [&](const Step& step) { return made >= 0 && !step.outputs.empty() && step.outputs[0] == made; });
+  return found == steps_.end() ? -1 : found - steps_.begin();
+}
+
 std::vector<Value> Program::new_table() const {
   std::vector<Value> table(names_.size());
   for (const auto& [id, value] : constants_) table[static_cast<size_t>(id)] = value;

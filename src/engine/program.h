@@ -35,6 +35,8 @@ class Program {
   const std::vector<std::string>& value_names() const { return names_; }
   /// -1 when there is no such value.
   int32_t find_value(std::string_view name) const;
+  /// The step of the node with this id; -1 when there is none.
+  int64_t find_step(std::string_view id) const;
   /// The graph's inputs, then its captures.
   const std::vector<int32_t>& inputs() const { return inputs_; }
   const std::vector<int32_t>& outputs() const { return outputs_; }

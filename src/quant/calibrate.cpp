@@ -151,7 +151,7 @@ void calibrate_activations(QuantizedModel& quantized, const Dataset& data, const
         return std::nullopt;
       });
     } else {
-      hooks.observe(value, [&learner](const std::string&, std::span<const float> values) { learner.see(values); });
+      hooks.watch(value, [&learner](const std::string&, std::span<const float> values) { learner.see(values); });
     }
   }
   Engine engine(quantized.model);

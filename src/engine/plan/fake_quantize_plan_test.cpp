@@ -324,7 +324,7 @@ void check_observed(const Net& net, const TensorMap& inputs, const std::vector<s
       wanted[name] = tensor.to_float();
       return std::nullopt;
     });
-    watchers.observe(value, [&](const std::string& name, std::span<const float> elements) {
+    watchers.watch(value, [&](const std::string& name, std::span<const float> elements) {
       seen[name].insert(seen[name].end(), elements.begin(), elements.end());
     });
   }
@@ -341,7 +341,7 @@ void check_observed(const Net& net, const TensorMap& inputs, const std::vector<s
   for (const std::string& value : values) {
     seen.clear();
     Hooks one;
-    one.observe(value, [&](const std::string& name, std::span<const float> elements) {
+    one.watch(value, [&](const std::string& name, std::span<const float> elements) {
       seen[name].insert(seen[name].end(), elements.begin(), elements.end());
     });
     EXPECT_EQ(engine.run(inputs, one)[0].to_float(), bare) << value;
@@ -374,7 +374,7 @@ TEST(Watchers, ALargeBatchComesInSlices) {
   int calls = 0;
   size_t elements = 0;
   Hooks hooks;
-  hooks.observe(a, [&](const std::string&, std::span<const float> part) {
+  hooks.watch(a, [&](const std::string&, std::span<const float> part) {
     ++calls;
     elements += part.size();
   });
@@ -390,8 +390,8 @@ TEST(Watchers, AConstantIsSeenOnceAndStaysConstant) {
   Engine engine(net.model({net.op("Relu", {net.conv("x", 3, 16, 3)}), other}));
   std::vector<float> seen;
   Hooks hooks;
-  for (const Edge& edge : {Edge{table}, Edge{table, 0, 0}, Edge{other}}) {
-    hooks.observe(edge, [&](const std::string&, std::span<const float> part) {
+  for (const Edge& edge : {Edge{table}, Edge{table, other, 0}, Edge{other}}) {
+    hooks.watch(edge, [&](const std::string&, std::span<const float> part) {
       seen.insert(seen.end(), part.begin(), part.end());
     });
   }
@@ -408,11 +408,11 @@ TEST(Watchers, AnEdgeAndAHookBeforeIt) {
     seen.insert(seen.end(), part.begin(), part.end());
   };
   Hooks hooks;
-  hooks.observe("a", note);
+  hooks.watch("a", note);
   hooks.add("a", [](const std::string&, const Tensor&) -> std::optional<Tensor> {
     return Tensor::of<float>({2}, std::vector<float>{5, 6});
   });
-  hooks.observe(Edge{"a", 1, 0}, note);
+  hooks.watch(Edge{"a", "y", 0}, note);
   const TensorMap inputs{{"x", Tensor::of<float>({2}, std::vector<float>{1, 2})}};
   EXPECT_EQ(engine.run(inputs, hooks)[0].to_float(), (std::vector<float>{6, 8}));
   EXPECT_EQ(seen, (std::vector<float>{-1, -2, 5, 6}));
@@ -424,7 +424,7 @@ TEST(Watchers, SeeInterpretedRunsToo) {
   Engine engine(model);
   std::vector<float> seen;
   Hooks hooks;
-  hooks.observe("y", [&](const std::string&, std::span<const float> part) { seen.assign(part.begin(), part.end()); });
+  hooks.watch("y", [&](const std::string&, std::span<const float> part) { seen.assign(part.begin(), part.end()); });
   engine.run({{"x", Tensor::of<float>({2}, std::vector<float>{1, 2})}}, hooks);
   EXPECT_EQ(seen, (std::vector<float>{-1, -2}));
 }
@@ -434,7 +434,7 @@ TEST(Watchers, TakeFloatsAlone) {
                                  {make_value("x", {2})}, {"y", "s"});
   Engine engine(model);
   Hooks hooks;
-  hooks.observe("s", [](const std::string&, std::span<const float>) {});
+  hooks.watch("s", [](const std::string&, std::span<const float>) {});
   const TensorMap inputs{{"x", Tensor::of<float>({2}, std::vector<float>{1, 2})}};
   EXPECT_NE(error_of(ErrorCode::InvalidInput, [&] { engine.run(inputs, hooks); }).find("float32"), std::string::npos);
 }

@@ -446,8 +446,8 @@ void Lowering::lower_watcher(const PlanOp& op) {
   const auto bare =
       std::find_if(forms.begin(), forms.end(), [&](const Form& form) { return element_capacity(form.desc) == count; });
   const int32_t in = bare != forms.end() ? bare->slot : request_plain(value);
-  const auto show = [observe = hooks_.observe, hook = op.hook, id = op.hook_value](std::span<const float> elements) {
-    observe(hook, id, elements);
+  const auto show = [watch = hooks_.watch, hook = op.hook, id = op.hook_value](std::span<const float> elements) {
+    watch(hook, id, elements);
   };
   emit(std::make_unique<ObserveAction>(show, in, count), {in}, {});
 }

@@ -84,7 +84,7 @@ class Lowering {
   /// Each is told the hook, the value's id and its contents.
   struct HookCalls {
     std::function<void(int32_t, int32_t, Value&)> show;
-    std::function<void(int32_t, int32_t, std::span<const float>)> observe;
+    std::function<void(int32_t, int32_t, std::span<const float>)> watch;
   };
   Lowering(const Program& program, PlanGraph graph, PackedWeights& packed, HookCalls hooks);
   Lowered run(const PlanPart& part = {});

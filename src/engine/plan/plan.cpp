@@ -179,7 +179,7 @@ void add_ops(PlanGraph& graph, const Program& program, const std::vector<bool>& 
   const auto show_value = [&](int32_t id) {
     for (size_t h = 0; h < hooks.all().size(); ++h) {
       const Edge& edge = hooks.all()[h].edge;
-      if (edge.node < 0 && program.find_value(edge.value) == id && graph.facts(id).type != DType::Undefined) {
+      if (edge.node.empty() && program.find_value(edge.value) == id && graph.facts(id).type != DType::Undefined) {
         current[static_cast<size_t>(id)] = show(current[static_cast<size_t>(id)], h, id);
       }
     }
@@ -198,7 +198,8 @@ void add_ops(PlanGraph& graph, const Program& program, const std::vector<bool>& 
       int32_t read = id < 0 || graph.facts(id).type == DType::Undefined ? -1 : current[static_cast<size_t>(id)];
       for (size_t h = 0; h < hooks.all().size() && read >= 0; ++h) {
         const Edge& edge = hooks.all()[h].edge;
-        if (edge.node == static_cast<int64_t>(i) && edge.input == static_cast<int64_t>(k)) read = show(read, h, id);
+        if (edge.node.empty() || edge.input != static_cast<int64_t>(k)) continue;
+        if (program.find_step(edge.node) == static_cast<int64_t>(i)) read = show(read, h, id);
       }
       inputs.push_back(read);
     }
@@ -311,7 +312,7 @@ Lowering::HookCalls Plans::hook_calls() {
     const std::optional<Tensor> other = hook(program_->value_names()[static_cast<size_t>(id)], to_tensor(value));
     if (other) value = to_value(*other);
   };
-  calls.observe = [this](int32_t index, int32_t id, std::span<const float> elements) {
+  calls.watch = [this](int32_t index, int32_t id, std::span<const float> elements) {
     hooks_->all()[static_cast<size_t>(index)].watcher(program_->value_names()[static_cast<size_t>(id)], elements);
   };
   return calls;
@@ -363,7 +364,8 @@ Plans::Key Plans::key_of(const std::vector<Value>& table, const Hooks& hooks, bo
   }
   for (const Hooks::Entry& entry : hooks.all()) {
     const Edge& edge = entry.edge;
-    key.insert(key.end(), {entry.watcher ? 1 : 0, program_->find_value(edge.value), edge.node, edge.input});
+    const int64_t node = edge.node.empty() ? -1 : program_->find_value(edge.node);
+    key.insert(key.end(), {entry.watcher ? 1 : 0, program_->find_value(edge.value), node, edge.input});
   }
   return key;
 }

@@ -199,7 +199,7 @@ class Equalizer {
       });
       const auto& inputs = graph_.inputs;
       if (std::ranges::any_of(inputs, [&](const ValueInfo& one) { return one.name == first.input; })) continue;
-      hooks.observe(first.input, [&seen](const std::string&, std::span<const float> values) {
+      hooks.watch(first.input, [&seen](const std::string&, std::span<const float> values) {
         for (const float value : values) seen.input_squares += static_cast<double>(value) * value;
         seen.input_count += std::ssize(values);
       });
