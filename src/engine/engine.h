@@ -25,6 +25,21 @@ using Hook = std::function<std::optional<Tensor>(const std::string& value, const
 /// has, and the batch stays in the cache. The span is on loan until the watcher returns.
 using Watcher = std::function<void(const std::string& value, std::span<const float> elements)>;
 
+/// A value as a TensorWatcher sees it.
+struct Shown {
+  const std::string& value;  ///< its name
+  const Tensor& tensor;      ///< on loan until the watcher returns
+  int64_t first = 0;         ///< the first sample of the batch in it …
+  int64_t count = 0;         ///< … and how many there are; 0: the value of the whole run
+
+  /// The samples in it, where the run has `all`.
+  int64_t samples(int64_t all) const { return count > 0 ? count : all; }
+};
+
+/// Sees a value of any type in its logical order and shape, and leaves it as it is: nothing is fused otherwise because
+/// of that. A large batch may come in several calls, one for each slice of it, in order.
+using TensorWatcher = std::function<void(const Shown& shown)>;
+
 /// A place in the graph to look at: a value, or only what one node reads of it.
 struct Edge {
   std::string value;
@@ -38,15 +53,25 @@ class Hooks {
  public:
   struct Entry {
     Edge edge;
-    Hook hook;        ///< either this …
-    Watcher watcher;  ///< … or this
+    // One of these:
+    Hook hook;
+    Watcher watcher;
+    TensorWatcher tensor_watcher;
   };
 
-  void add(Edge edge, Hook hook) { entries_.push_back({std::move(edge), std::move(hook), nullptr}); }
+  void add(Edge edge, Hook hook) { entries_.push_back({std::move(edge), std::move(hook), nullptr, nullptr}); }
   void add(std::string value, Hook hook) { add(Edge{std::move(value)}, std::move(hook)); }
   /// A run throws InvalidInput when the value is not float32.
-  void watch(Edge edge, Watcher watcher) { entries_.push_back({std::move(edge), nullptr, std::move(watcher)}); }
+  void watch(Edge edge, Watcher watcher) {
+    entries_.push_back({std::move(edge), nullptr, std::move(watcher), nullptr});
+  }
   void watch(std::string value, Watcher watcher) { watch(Edge{std::move(value)}, std::move(watcher)); }
+  void watch_tensor(Edge edge, TensorWatcher watcher) {
+    entries_.push_back({std::move(edge), nullptr, nullptr, std::move(watcher)});
+  }
+  void watch_tensor(std::string value, TensorWatcher watcher) {
+    watch_tensor(Edge{std::move(value)}, std::move(watcher));
+  }
   const std::vector<Entry>& all() const { return entries_; }
   bool empty() const { return entries_.empty(); }
 

@@ -53,19 +53,22 @@ void HookTable::apply(const std::vector<const Hooks::Entry*>& hooks, int32_t id,
   for (const Hooks::Entry* entry : hooks) {
     if (entry->watcher) {
       show(entry->watcher, name, value);
+    } else if (entry->tensor_watcher) {
+      entry->tensor_watcher({.value = name, .tensor = to_tensor(value)});
     } else if (const std::optional<Tensor> other = entry->hook(name, to_tensor(value))) {
       value = to_value(*other);
     }
   }
 }
 
-void check_observable(const std::string& name, DType type) {
+void check_watchable(const std::string& name, DType type) {
   if (type == DType::Float32) return;
-  fail(ErrorCode::InvalidInput, name, "only float32 values can be observed; this one is {}", name_of(type));
+  fail(ErrorCode::InvalidInput, name, "only float32 values can be watched element by element; this one is {}",
+       name_of(type));
 }
 
 void show(const Watcher& watcher, const std::string& name, const Value& value) {
-  check_observable(name, value.type);
+  check_watchable(name, value.type);
   const at::Tensor flat = value.tensor.contiguous();
   watcher(name, {flat.data_ptr<float>(), static_cast<size_t>(flat.numel())});
 }

@@ -34,7 +34,7 @@ class HookTable {
 };
 
 /// Throws InvalidInput unless `type` is float32.
-void check_observable(const std::string& name, DType type);
+void check_watchable(const std::string& name, DType type);
 /// Shows a value to a watcher.
 void show(const Watcher& watcher, const std::string& name, const Value& value);
 

@@ -179,9 +179,8 @@ void collect(std::vector<Problem>& problems, const AlgorithmInput& input) {
         of_inputs.push_back(&reading);
         continue;
       }
-      hooks.add(value, [&](const std::string&, const Tensor& x) {
-        reading.sample->add(x, first, samples);
-        return std::nullopt;
+      hooks.watch_tensor(value, [&](const Shown& shown) {
+        reading.sample->add(shown.tensor, first + shown.first, shown.samples(samples));
       });
     }
   }

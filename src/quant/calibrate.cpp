@@ -146,10 +146,7 @@ void calibrate_activations(QuantizedModel& quantized, const Dataset& data, const
     if (std::any_of(inputs.begin(), inputs.end(), [&](const ValueInfo& input) { return input.name == value; })) {
       of_inputs.push_back(&learner);
     } else if (learner.by_channel()) {
-      hooks.add(value, [&learner](const std::string&, const Tensor& tensor) {
-        learner.see(tensor);
-        return std::nullopt;
-      });
+      hooks.watch_tensor(value, [&learner](const Shown& shown) { learner.see(shown.tensor); });
     } else {
       hooks.watch(value, [&learner](const std::string&, std::span<const float> values) { learner.see(values); });
     }

@@ -287,10 +287,8 @@ std::map<std::string, std::shared_ptr<const InputStatistics>> collect_statistics
     if (is_input(model.graph, shared.value)) {
       of_inputs.push_back(&shared);
     } else {
-      hooks.add(shared.value, [&shared, &first](const std::string&, const Tensor& x) {
-        shared.sums.add(x, first);
-        return std::nullopt;
-      });
+      hooks.watch_tensor(shared.value,
+                         [&shared, &first](const Shown& shown) { shared.sums.add(shown.tensor, first + shown.first); });
     }
   }
   std::map<std::string, std::shared_ptr<const InputStatistics>> found;

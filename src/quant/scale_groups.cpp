@@ -266,7 +266,7 @@ TensorMap values_of(const Model& model, const std::vector<Draft>& drafts, const 
       values[value] = input->second;
     } else {
       hooks.add(value, [&values](const std::string& name, const Tensor& tensor) {
-        values[name] = tensor;
+        values[name] = Tensor::copy_bytes(tensor.type(), tensor.shape(), tensor.bytes());
         return std::nullopt;
       });
     }

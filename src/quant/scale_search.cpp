@@ -148,9 +148,8 @@ class Search {
         of_inputs.push_back(value);
         return;
       }
-      hooks.add(value, [&, &to = seen->second](const std::string&, const Tensor& tensor) {
-        to.add(tensor, first, samples, each, kRows);
-        return std::nullopt;
+      hooks.watch_tensor(value, [&, &to = seen->second](const Shown& shown) {
+        to.add(shown.tensor, first + shown.first, shown.samples(samples), each, kRows);
       });
     };
     for (const ScaleGroup& group : groups) {

@@ -331,6 +331,6 @@ void HookAction::run(Runtime& runtime) {
   std::memcpy(runtime.at<std::byte>(out_), shown.tensor.contiguous().data_ptr(), static_cast<size_t>(bytes_));
 }
 
-void ObserveAction::run(Runtime& runtime) { show_({runtime.at<const float>(in_), static_cast<size_t>(count_)}); }
+void WatchAction::run(Runtime& runtime) { show_({runtime.at<const float>(in_), static_cast<size_t>(count_)}); }
 
 }  // namespace kaon

@@ -159,9 +159,9 @@ class HookAction : public Action {
 };
 
 /// Shows a float32 value to a watcher, as it lies in memory.
-class ObserveAction : public Action {
+class WatchAction : public Action {
  public:
-  ObserveAction(std::function<void(std::span<const float>)> show, int32_t in, int64_t count)
+  WatchAction(std::function<void(std::span<const float>)> show, int32_t in, int64_t count)
       : show_(std::move(show)), in_(in), count_(count) {}
   void run(Runtime& runtime) override;
 
@@ -169,6 +169,17 @@ class ObserveAction : public Action {
   std::function<void(std::span<const float>)> show_;
   int32_t in_;
   int64_t count_;
+};
+
+/// Shows a value to a watcher, in row-major form.
+class WatchTensorAction : public Action {
+ public:
+  WatchTensorAction(std::function<void(const Value&)> show, int32_t in) : show_(std::move(show)), in_(in) {}
+  void run(Runtime& runtime) override { show_(runtime.values[static_cast<size_t>(in_)]); }
+
+ private:
+  std::function<void(const Value&)> show_;
+  int32_t in_;
 };
 
 }  // namespace kaon

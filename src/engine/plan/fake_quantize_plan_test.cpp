@@ -314,11 +314,11 @@ TEST(FakeQuantizePlan, KeepsWhatIsFusedBeforeIt) {
 }
 
 /// Every value of a net, as watchers see it and as hooks do.
-void check_observed(const Net& net, const TensorMap& inputs, const std::vector<std::string>& values,
-                    const std::string& output) {
+void check_watched(const Net& net, const TensorMap& inputs, const std::vector<std::string>& values,
+                   const std::string& output) {
   Engine engine(net.model({output}));
-  std::map<std::string, std::vector<float>> wanted, seen;
-  Hooks hooks, watchers;
+  std::map<std::string, std::vector<float>> wanted, seen, in_order;
+  Hooks hooks, watchers, tensor_watchers;
   for (const std::string& value : values) {
     hooks.add(value, [&](const std::string& name, const Tensor& tensor) -> std::optional<Tensor> {
       wanted[name] = tensor.to_float();
@@ -327,10 +327,21 @@ void check_observed(const Net& net, const TensorMap& inputs, const std::vector<s
     watchers.watch(value, [&](const std::string& name, std::span<const float> elements) {
       seen[name].insert(seen[name].end(), elements.begin(), elements.end());
     });
+    tensor_watchers.watch_tensor(value, [&](const Shown& shown) {
+      std::vector<float>& all = in_order[shown.value];
+      if (shown.count > 0) {
+        EXPECT_EQ(shown.tensor.shape()[0], shown.count);
+        EXPECT_EQ(std::ssize(all), shown.tensor.size() / shown.count * shown.first);
+      }
+      const std::span<const float> elements = shown.tensor.as<float>();
+      all.insert(all.end(), elements.begin(), elements.end());
+    });
   }
   const std::vector<float> bare = engine.run(inputs)[0].to_float();
   engine.run(inputs, hooks);
   EXPECT_EQ(engine.run(inputs, watchers)[0].to_float(), bare);
+  EXPECT_EQ(engine.run(inputs, tensor_watchers)[0].to_float(), bare);
+  EXPECT_EQ(in_order, wanted);
   ASSERT_EQ(seen.size(), values.size());
   for (const std::string& value : values) {
     std::sort(wanted[value].begin(), wanted[value].end());
@@ -346,6 +357,14 @@ void check_observed(const Net& net, const TensorMap& inputs, const std::vector<s
     });
     EXPECT_EQ(engine.run(inputs, one)[0].to_float(), bare) << value;
     EXPECT_EQ(seen[value].size(), wanted[value].size()) << value;
+    Hooks tensor;
+    std::vector<float> alone;
+    tensor.watch_tensor(value, [&](const Shown& shown) {
+      const std::vector<float> part = shown.tensor.to_float();
+      alone.insert(alone.end(), part.begin(), part.end());
+    });
+    EXPECT_EQ(engine.run(inputs, tensor)[0].to_float(), bare) << value;
+    EXPECT_EQ(alone, in_order[value]) << value;
   }
 }
 
@@ -362,9 +381,64 @@ TEST(Watchers, SeeEveryElementOnceInAnyLayout) {
       const std::string sum = net.op("Add", {a, b});
       const std::string turned = net.op("Transpose", {sum}, {{"perm", std::vector<int64_t>{0, 2, 3, 1}, {}}});
       const std::string quantized = net.quantize(turned);
-      check_observed(net, {{"x", Tensor::of(shape, x)}}, {"x", a, b, sum, turned, quantized}, quantized);
+      check_watched(net, {{"x", Tensor::of(shape, x)}}, {"x", a, b, sum, turned, quantized}, quantized);
     }
   }
+}
+
+/// conv + Relu -> a -> conv + Relu, with or without a watcher on a.
+std::vector<PlanOp> fused_chain(bool watched) {
+  const Node conv = make_node("Conv", {"x", "w"}, {"y"});
+  const Node relu = make_node("Relu", {"x"}, {"y"});
+  PlanGraph graph;
+  ValueFacts facts;
+  facts.shape = {1, 4, 8, 8};
+  facts.type = DType::Float32;
+  int32_t value = graph.add_value(facts);
+  const int32_t weights = graph.add_constant(at::ones({4, 4, 1, 1}));
+  const auto append = [&](PlanOp op) {
+    op.position = graph.ops.size();
+    graph.ops.push_back(std::move(op));
+  };
+  for (int layer = 0; layer < 2; ++layer) {
+    for (const Node* node : {&conv, &relu}) {
+      const int32_t next = graph.add_value(facts);
+      append({.node = node,
+              .inputs = node == &conv ? std::vector<int32_t>{value, weights} : std::vector<int32_t>{value},
+              .outputs = {next}});
+      value = next;
+    }
+    if (watched && layer == 0) append({.hook = 0, .hook_value = value, .inputs = {value}});
+  }
+  graph.is_output[static_cast<size_t>(value)] = true;
+  fuse(graph);
+  return graph.ops;
+}
+
+TEST(Watchers, LeaveWhatIsAroundThemFused) {
+  const std::vector<PlanOp> bare = fused_chain(false);
+  const std::vector<PlanOp> watched = fused_chain(true);
+  ASSERT_EQ(bare.size(), 2U);
+  ASSERT_EQ(watched.size(), 3U);
+  EXPECT_TRUE(watched[1].is_watcher());
+  for (const PlanOp* op : {&bare[0], &bare[1], &watched[0], &watched[2]}) {
+    ASSERT_EQ(op->post.size(), 1U);
+    EXPECT_EQ(op->post[0].algorithm, dnnl::algorithm::eltwise_relu);
+  }
+}
+
+TEST(Watchers, OfTensorsTakeAnyType) {
+  Engine engine(make_model({make_node("Shape", {"x"}, {"s"}), make_node("Neg", {"x"}, {"y"}),
+                            make_node("Cast", {"y"}, {"i"}, {{"to", static_cast<int64_t>(DType::Int32), {}}})},
+                           {}, {make_value("x", {2})}, {"y", "s", "i"}));
+  std::map<std::string, std::vector<int64_t>> seen;
+  Hooks hooks;
+  for (const char* value : {"s", "i"}) {
+    hooks.watch_tensor(value, [&](const Shown& shown) { seen[shown.value] = shown.tensor.to_int64(); });
+  }
+  engine.run({{"x", Tensor::of<float>({2}, std::vector<float>{1, 2})}}, hooks);
+  EXPECT_EQ(seen["s"], (std::vector<int64_t>{2}));
+  EXPECT_EQ(seen["i"], (std::vector<int64_t>{-1, -2}));
 }
 
 TEST(Watchers, ALargeBatchComesInSlices) {

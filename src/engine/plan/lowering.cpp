@@ -294,7 +294,9 @@ dnnl::memory Lowering::constant_memory(const at::Tensor& tensor, const Desc& des
   return packed(tensor, plain_desc(shape), desc);
 }
 
-int32_t Lowering::constant_slot(int32_t value, const Desc& desc, const Shape& shape) {
+int32_t Lowering::constant_slot(int32_t value, const Desc& desc) {
+  const bool plain = desc == plain_desc(facts(value).shape);
+  const Shape shape = plain ? facts(value).shape : Shape{static_cast<int64_t>(desc.get_size() / sizeof(float))};
   const dnnl::memory memory = constant_memory(facts(value).constant.tensor, desc);
   const int32_t slot = new_slot(value, desc.get_size(), PlanSlot::Kind::Constant);
   out_.constants.push_back(memory);
@@ -306,7 +308,7 @@ int32_t Lowering::constant_slot(int32_t value, const Desc& desc, const Shape& sh
 int32_t Lowering::request(int32_t value, const Desc& desc) {
   if (const Form* form = find_form(value, desc)) return form->slot;
   if (facts(value).is_static) {
-    const int32_t slot = constant_slot(value, desc, {static_cast<int64_t>(desc.get_size() / sizeof(float))});
+    const int32_t slot = constant_slot(value, desc);
     add_form(value, desc, slot);
     return slot;
   }
@@ -329,7 +331,7 @@ int32_t Lowering::request_plain(int32_t value) {
     const Desc desc = is_float(value) ? plain_desc(facts(value).shape) : Desc();
     int32_t slot = -1;
     if (facts(value).is_narrow()) {
-      slot = constant_slot(value, desc, facts(value).shape);
+      slot = constant_slot(value, desc);
     } else {
       slot = new_slot(value, 0, PlanSlot::Kind::Constant);
       out_.slots[static_cast<size_t>(slot)].value = facts(value).constant;
@@ -439,8 +441,16 @@ void Lowering::lower_hook(const PlanOp& op) {
 
 void Lowering::lower_watcher(const PlanOp& op) {
   const int32_t value = op.inputs[0];
+  if (hooks_.wants_tensor(op.hook)) {
+    const int32_t in = request_plain(value);
+    const auto show = [watch = hooks_.watch_tensor, hook = op.hook, id = op.hook_value](const Value& shown) {
+      watch(hook, id, shown);
+    };
+    emit(std::make_unique<WatchTensorAction>(show, in), {in}, {});
+    return;
+  }
   const std::string& name = program_.value_names()[static_cast<size_t>(op.hook_value)];
-  check_observable(name, facts(value).type);
+  check_watchable(name, facts(value).type);
   const int64_t count = element_count(facts(value).shape);
   const std::vector<Form>& forms = state(value).forms;
   const auto bare =
@@ -449,7 +459,7 @@ void Lowering::lower_watcher(const PlanOp& op) {
   const auto show = [watch = hooks_.watch, hook = op.hook, id = op.hook_value](std::span<const float> elements) {
     watch(hook, id, elements);
   };
-  emit(std::make_unique<ObserveAction>(show, in, count), {in}, {});
+  emit(std::make_unique<WatchAction>(show, in, count), {in}, {});
 }
 
 }  // namespace kaon

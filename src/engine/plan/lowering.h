@@ -85,6 +85,9 @@ class Lowering {
   struct HookCalls {
     std::function<void(int32_t, int32_t, Value&)> show;
     std::function<void(int32_t, int32_t, std::span<const float>)> watch;
+    std::function<void(int32_t, int32_t, const Value&)> watch_tensor;
+    /// Whether this hook is to be called by `watch_tensor`, and not by `watch`.
+    std::function<bool(int32_t)> wants_tensor;
   };
   Lowering(const Program& program, PlanGraph graph, PackedWeights& packed, HookCalls hooks);
   Lowered run(const PlanPart& part = {});
@@ -137,8 +140,8 @@ class Lowering {
   void add_form(int32_t value, const Desc& desc, int32_t slot);
   const Form& first_form(int32_t value);
   int32_t request(int32_t value, const Desc& desc);
-  /// A slot that holds a float32 constant in `desc`; who reads it as a tensor sees `shape`.
-  int32_t constant_slot(int32_t value, const Desc& desc, const Shape& shape);
+  /// A slot that holds a float32 constant in `desc`.
+  int32_t constant_slot(int32_t value, const Desc& desc);
   int32_t request_plain(int32_t value);
   const Form* find_form(int32_t value, const Desc& desc);
   /// Leaves `value` to be made when it is needed.

@@ -158,6 +158,10 @@ namespace {
 void add_ops(PlanGraph& graph, const Program& program, const std::vector<bool>& step_is_static, const Hooks& hooks) {
   std::vector<int32_t> current(graph.values.size());  // what readers of a value get
   std::iota(current.begin(), current.end(), 0);
+  std::vector<int64_t> hooked_step;  // by hook; -1 where it is on a value
+  for (const Hooks::Entry& entry : hooks.all()) {
+    hooked_step.push_back(entry.edge.node.empty() ? -1 : program.find_step(entry.edge.node));
+  }
   size_t position = 0;
   const auto show = [&](int32_t from, size_t hook, int32_t seen) {
     PlanOp op;
@@ -166,7 +170,7 @@ void add_ops(PlanGraph& graph, const Program& program, const std::vector<bool>& 
     op.hook_value = seen;
     op.inputs = {from};
     int32_t next = from;
-    if (!hooks.all()[hook].watcher) {
+    if (hooks.all()[hook].hook) {
       ValueFacts facts = graph.facts(from);
       facts.is_static = false;
       facts.constant = {};
@@ -197,9 +201,8 @@ void add_ops(PlanGraph& graph, const Program& program, const std::vector<bool>& 
       const int32_t id = step.inputs[k];
       int32_t read = id < 0 || graph.facts(id).type == DType::Undefined ? -1 : current[static_cast<size_t>(id)];
       for (size_t h = 0; h < hooks.all().size() && read >= 0; ++h) {
-        const Edge& edge = hooks.all()[h].edge;
-        if (edge.node.empty() || edge.input != static_cast<int64_t>(k)) continue;
-        if (program.find_step(edge.node) == static_cast<int64_t>(i)) read = show(read, h, id);
+        const bool here = hooked_step[h] == static_cast<int64_t>(i);
+        if (here && hooks.all()[h].edge.input == static_cast<int64_t>(k)) read = show(read, h, id);
       }
       inputs.push_back(read);
     }
@@ -315,6 +318,13 @@ Lowering::HookCalls Plans::hook_calls() {
   calls.watch = [this](int32_t index, int32_t id, std::span<const float> elements) {
     hooks_->all()[static_cast<size_t>(index)].watcher(program_->value_names()[static_cast<size_t>(id)], elements);
   };
+  calls.watch_tensor = [this](int32_t index, int32_t id, const Value& value) {
+    hooks_->all()[static_cast<size_t>(index)].tensor_watcher(
+        {program_->value_names()[static_cast<size_t>(id)], to_tensor(value), slice_first_, slice_count_});
+  };
+  calls.wants_tensor = [this](int32_t index) {
+    return static_cast<bool>(hooks_->all()[static_cast<size_t>(index)].tensor_watcher);
+  };
   return calls;
 }
 
@@ -365,7 +375,8 @@ Plans::Key Plans::key_of(const std::vector<Value>& table, const Hooks& hooks, bo
   for (const Hooks::Entry& entry : hooks.all()) {
     const Edge& edge = entry.edge;
     const int64_t node = edge.node.empty() ? -1 : program_->find_value(edge.node);
-    key.insert(key.end(), {entry.watcher ? 1 : 0, program_->find_value(edge.value), node, edge.input});
+    const int64_t kind = entry.hook ? 0 : entry.watcher ? 1 : 2;
+    key.insert(key.end(), {kind, program_->find_value(edge.value), node, edge.input});
   }
   return key;
 }
@@ -404,6 +415,8 @@ std::vector<Value> Plans::run_slices(const std::vector<Value>& table, const Hook
   for (int64_t begin = 0; begin < batch; begin += slice) {
     const int64_t count = std::min(slice, batch - begin);
     const std::vector<Value> part = samples_of(table, begin, count);
+    slice_first_ = begin;
+    slice_count_ = count;
     const std::vector<Value> results = plan_of(entry(part, hooks), variant).run(inputs_of(part));
     for (size_t i = 0; i < results.size(); ++i) {
       if (outputs.size() <= i) {
@@ -439,6 +452,7 @@ std::vector<Tensor> Plans::run(std::vector<Value> table, const Hooks& hooks, con
     return interpret(*program_, std::move(table), hooks, variant.off);
   }
   hooks_ = &hooks;
+  slice_first_ = slice_count_ = 0;
   const std::vector<Value> outputs =
       found.slice > 0 ? run_slices(table, hooks, variant, found.slice) : plan_of(found, variant).run(inputs_of(table));
   std::vector<Tensor> tensors;

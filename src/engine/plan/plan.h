@@ -97,6 +97,8 @@ class Plans {
   std::map<Key, Recent::iterator> entries_;
   std::map<Key, std::optional<int64_t>> probes_;  ///< by the keys of samples
   const Hooks* hooks_ = nullptr;                  ///< of the run in progress
+  int64_t slice_first_ = 0;                       ///< of the run in progress: the slice's samples
+  int64_t slice_count_ = 0;                       ///< 0: the batch is run whole
 };
 
 }  // namespace kaon

@@ -74,10 +74,10 @@ std::vector<std::vector<double>> output_means(const Model& model, std::span<cons
   std::vector<int64_t> counts(layers.size());
   Hooks hooks;
   for (size_t i = 0; i < layers.size(); ++i) {
-    hooks.add(value_of(*layers[i]), [&, i](const std::string&, const Tensor& output) {
+    hooks.watch_tensor(value_of(*layers[i]), [&, i](const Shown& shown) {
+      const Tensor& output = shown.tensor;
       add_channels(output, is_convolution(*layers[i]) ? 1 : output.rank() - 1, sums[i]);
       counts[i] += output.size() / std::ssize(sums[i]);
-      return std::nullopt;
     });
   }
   Engine engine(model);

@@ -74,10 +74,7 @@ std::vector<Moments> moments_in(const Model& model, const std::vector<std::strin
   std::vector<Moments> moments(values.size());
   Hooks hooks;
   for (size_t i = 0; i < values.size(); ++i) {
-    hooks.add(values[i], [&moments, i](const std::string&, const Tensor& tensor) {
-      moments[i].add(tensor);
-      return std::nullopt;
-    });
+    hooks.watch_tensor(values[i], [&moments, i](const Shown& shown) { moments[i].add(shown.tensor); });
   }
   const Dataset& data = *input.data;
   Engine engine(model);

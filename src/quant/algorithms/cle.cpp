@@ -186,7 +186,8 @@ class Equalizer {
       seen.squares.assign(seen.largest.size(), 0);
       const Layer& first = *weights_[pairs_[i].first].layer;
       const bool by_last = !is_convolution(first);
-      hooks.add(pairs_[i].values.back(), [&seen, by_last](const std::string&, const Tensor& tensor) {
+      hooks.watch_tensor(pairs_[i].values.back(), [&seen, by_last](const Shown& shown) {
+        const Tensor& tensor = shown.tensor;
         const auto inner = by_last ? 1 : static_cast<size_t>(element_count(std::span(tensor.shape()).subspan(2)));
         const std::span<const float> values = tensor.as<float>();
         for (size_t k = 0; k < values.size(); ++k) {
@@ -195,7 +196,6 @@ class Equalizer {
           seen.squares[channel] += static_cast<double>(values[k]) * values[k];
         }
         seen.count += std::ssize(values) / std::ssize(seen.largest);
-        return std::nullopt;
       });
       const auto& inputs = graph_.inputs;
       if (std::ranges::any_of(inputs, [&](const ValueInfo& one) { return one.name == first.input; })) continue;
