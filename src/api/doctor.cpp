@@ -6,6 +6,7 @@
 
 #include "api/debug.h"
 #include "api/doctor_page.h"
+#include "api/language_parts.h"
 #include "api/load_model.h"
 #include "base/atomic_file.h"
 #include "base/atomic_folder.h"
@@ -98,7 +99,10 @@ Diagnosis doctor_file(const DoctorCall& asked) {
   if (call.data.data.empty()) fail(ErrorCode::InvalidConfig, "", "nothing to measure on: give --data");
   check_debug_folder(call.output, call.force || call.resume);
   const bool as_it_is = !asks_to_quantize(call.quant);  // then the file must be quantized already
-  const Config config = as_it_is ? Config() : config_of(call.quant);
+  Config config = as_it_is ? Config() : config_of(call.quant);
+  if (!as_it_is && is_language_model(call.model)) {
+    config = for_language_model(config, lm::LanguageModel::open(call.model));
+  }
   DoctorOptions options;
   options.metric = call.metric;
   options.max_drop = call.max_drop;

@@ -68,11 +68,11 @@ EvalReport eval_by_blocks(const EvalOptions& options) {
 
   EvalReport report;
   // Quantizes a part where the config asks for it; `inputs` are what reaches it when the float model is calibrated.
-  const auto part = [&](Model model, const Dataset* inputs) {
+  const auto part = [&](Model model, const Dataset* inputs, int64_t at_once) {
     const std::optional<Config> own = config ? config_of_part(*config, model.graph) : std::nullopt;
     if (!own) return model;
     QuantizeSettings settings;
-    settings.batch = batch;
+    settings.batch = at_once;
     const QuantizedModel simulated = quantize(std::move(model), *own, inputs, settings);
     report.skipped.insert(report.skipped.end(), simulated.skipped.begin(), simulated.skipped.end());
     report.algorithms.insert(report.algorithms.end(), simulated.algorithms.begin(), simulated.algorithms.end());
@@ -89,22 +89,24 @@ EvalReport eval_by_blocks(const EvalOptions& options) {
   } else if (compared) {
     reference.emplace(language, *data, batch, in_memory);
   }
-  Walk walk(language, part(embedding, calibration.get()), *data, batch, in_memory);
+  Walk walk(language, part(embedding, calibration.get(), batch), *data, batch, in_memory);
   if (calibration != nullptr) learner.emplace(language, *calibration, batch, in_memory);
+  const lm::HiddenStates* learnt = learner ? &learner->states() : nullptr;
+  const int64_t at_once = walk.states().at_once(batch);
   for (int64_t i = 0; i < language.facts().layers; ++i) {
     const Model block = language.block(i);
-    walk.advance(part(block, learner ? &learner->states() : nullptr), no_progress());
+    walk.advance(part(block, learnt, at_once), no_progress());
     if (reference && !other) reference->advance(block, no_progress());
     if (learner) learner->advance(block, no_progress());
     options.progress->at(i + 1);
   }
   options.progress->end();
 
-  Engine head(part(language.head(), learner ? &learner->states() : nullptr));
+  Engine head(part(language.head(), learnt, at_once));
   std::optional<Engine> reference_head;
   if (reference) reference_head.emplace((other ? *other : language).head());
   EvalSettings settings;
-  settings.batch = batch;
+  settings.batch = at_once;
   settings.progress = options.progress;
   settings.outputs = options.outputs;
   std::optional<Evaluated> expected;

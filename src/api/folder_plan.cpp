@@ -7,6 +7,7 @@
 #include "api/language_parts.h"
 #include "base/error.h"
 #include "graph/node_id.h"
+#include "io/quantized/quark.h"
 #include "io/quantized/transposed.h"
 #include "quant/placement.h"
 
@@ -15,6 +16,8 @@ namespace kaon {
 namespace ct = compressed_tensors;
 
 namespace {
+
+constexpr const char* kQuark = "quark";
 
 /// The graph with weights that have a type and a shape and no numbers: what 16-bit weights are behind their Cast.
 Model without_values(Model model) {
@@ -100,21 +103,26 @@ bool is_linear(const Graph& graph, const Layer& layer) {
 
 }  // namespace
 
-std::vector<std::string> folder_methods() { return {"compressed-tensors", "awq", "gptq"}; }
+std::vector<std::string> folder_methods() { return {"compressed-tensors", "awq", "gptq", "quark"}; }
 
 std::vector<ct::Part> parts_of(const FolderLayer& layer) {
   const int64_t rows = layer.shape[0], cols = layer.shape[1];
   if (const auto method = transposed_method(layer.layout))
     return transposed::parts_of(*method, layer.weight, rows, cols);
-  return ct::parts_of(layer.weight, layer.layout, rows, cols, float_type(layer.weight.scale_type));
+  const DType scale_type = float_type(layer.weight.scale_type);
+  if (layer.layout == kQuark) return quark::parts_of(layer.weight, rows, cols, scale_type);
+  return ct::parts_of(layer.weight, layer.layout, rows, cols, scale_type);
 }
 
 std::vector<std::vector<std::byte>> encode(const FolderLayer& layer, const CodedMatrix& matrix) {
   if (const auto method = transposed_method(layer.layout)) return transposed::encode(*method, matrix);
+  if (layer.layout == kQuark) return quark::encode(matrix, float_type(layer.weight.scale_type));
   return ct::encode(matrix, layer.layout, float_type(layer.weight.scale_type));
 }
 
-bool goes_by_rows(const FolderLayer& layer) { return !transposed_method(layer.layout); }
+bool goes_by_rows(const FolderLayer& layer) {
+  return layer.layout == kQuark ? quark::by_rows(layer.weight) : !transposed_method(layer.layout);
+}
 
 FolderPlan plan_folder(const lm::LanguageModel& model, const Checkpoint& checkpoint, const Config& config,
                        const std::string& method, const std::string& where) {
@@ -154,6 +162,9 @@ FolderPlan plan_folder(const lm::LanguageModel& model, const Checkpoint& checkpo
       if (row.input) fail(ErrorCode::Unsupported, here, "{} quantizes weights alone", method);
       transposed::check(*other, row.weight, row.shape[0], row.shape[1], here);
       row.layout = method;
+    } else if (method == kQuark) {
+      quark::check(row.weight, row.shape[0], row.shape[1], here);
+      row.layout = method;
     } else {
       row.layout = ct::format_for(row.weight, row.input.has_value(), here);
     }
@@ -167,8 +178,41 @@ FolderPlan plan_folder(const lm::LanguageModel& model, const Checkpoint& checkpo
   return plan;
 }
 
+namespace {
+
+/// What the first layer is stands for all; those that are not like it follow by name.
+nlohmann::ordered_json quark_config(const FolderPlan& plan) {
+  using Json = nlohmann::ordered_json;
+  const auto rule = [](const FolderLayer& layer) {
+    return Json{{"weight", quark::to_json(layer.weight, false)},
+                {"input_tensors", layer.input ? quark::to_json(*layer.input, layer.dynamic) : Json(nullptr)},
+                {"output_tensors", nullptr},
+                {"bias", nullptr}};
+  };
+  Json config{{"quant_method", kQuark},
+              {"quant_mode", "eager_mode"},
+              {"global_quant_config", rule(plan.layers.front())},
+              {"layer_type_quant_config", Json::object()},
+              {"layer_quant_config", Json::object()},
+              {"exclude", plan.left},
+              {"algo_config", nullptr}};
+  for (const FolderLayer& layer : plan.layers) {
+    const Json own = rule(layer);
+    if (own != config["global_quant_config"]) config["layer_quant_config"][layer.name] = own;
+  }
+  config["export"] = {{"kv_cache_group", Json::array()},
+                      {"min_kv_scale", 0.0},
+                      {"pack_method", "reorder"},
+                      {"weight_format", "real_quantized"},
+                      {"weight_merge_groups", nullptr}};
+  return config;
+}
+
+}  // namespace
+
 nlohmann::ordered_json quantization_config(const FolderPlan& plan) {
   using Json = nlohmann::ordered_json;
+  if (plan.method == kQuark) return quark_config(plan);
   if (plan.method != "compressed-tensors") {
     const TensorSpec& spec = plan.layers.front().weight;
     Json config{{"quant_method", plan.method},

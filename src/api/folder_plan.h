@@ -20,13 +20,13 @@ struct FolderLayer {
   TensorSpec weight;   ///< groups along axis 1
   std::optional<TensorSpec> input;
   bool dynamic = false;  ///< its input's parameters follow from the data
-  std::string layout;    ///< "pack-quantized" … of compressed-tensors; "awq", "gptq"
+  std::string layout;    ///< "pack-quantized" … of compressed-tensors; "awq", "gptq", "quark"
 
   std::string tensor() const { return module + ".weight"; }
 };
 
 struct FolderPlan {
-  std::string method;  ///< "compressed-tensors", "awq", "gptq"
+  std::string method;  ///< one of folder_methods()
   Config config;       ///< as far as the layout can follow it
   std::vector<FolderLayer> layers;
   std::vector<std::string> left;  ///< Linear layers that stay float

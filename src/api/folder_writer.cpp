@@ -44,9 +44,10 @@ int64_t size_of(FloatView::Type type) { return type == FloatView::Type::Float32 
 /// What a layer's quantized input adds: "input_scale" and maybe "input_zero_point".
 std::vector<ct::Part> input_parts(const FolderLayer& layer) {
   if (!layer.input || layer.dynamic) return {};
-  std::vector<ct::Part> parts{{"input_scale", float_type(layer.input->scale_type), {1}, 0}};
+  const Shape shape = layer.layout == "quark" ? Shape{} : Shape{1};
+  std::vector<ct::Part> parts{{"input_scale", float_type(layer.input->scale_type), shape, 0}};
   const bool zero = format(layer.input->format).kind == FormatKind::Integer && !layer.input->symmetric;
-  if (zero) parts.push_back({"input_zero_point", DType::Int8, {1}, 0});
+  if (zero) parts.push_back({"input_zero_point", DType::Int8, shape, 0});
   return parts;
 }
 
@@ -89,7 +90,10 @@ FolderWriter::FolderWriter(const fs::path& from, const fs::path& draft, const Ch
                            const FolderPlan& plan)
     : checkpoint_(checkpoint) {
   std::map<std::string, const FolderLayer*> by_tensor;
-  for (const FolderLayer& layer : plan.layers) by_tensor[layer.tensor()] = &layer;
+  for (const FolderLayer& layer : plan.layers) {
+    by_tensor[layer.tensor()] = &layer;
+    coded_.insert(layer.tensor());
+  }
   std::map<std::string, std::vector<PlannedTensor>> shards;
   for (const auto& [name, at] : checkpoint) {
     std::vector<PlannedTensor>& shard = shards[at.file.string()];
@@ -123,7 +127,7 @@ FolderWriter::FolderWriter(const fs::path& from, const fs::path& draft, const Ch
   for (const fs::directory_entry& entry : fs::directory_iterator(from)) {
     if (!entry.is_regular_file() || holds_weights(entry.path())) continue;
     std::error_code error;
-    fs::copy_file(entry.path(), draft / entry.path().filename(), error);
+    fs::copy_file(entry.path(), draft / entry.path().filename(), fs::copy_options::overwrite_existing, error);
     if (error) fail(ErrorCode::Io, entry.path().string(), "cannot be copied: {}", error.message());
     fs::permissions(draft / entry.path().filename(), fs::perms::owner_write, fs::perm_options::add, error);
   }
@@ -157,12 +161,10 @@ void FolderWriter::write_weight(const FolderLayer& layer) {
       write_parts(layer, encode_rows({data, count * cols, values.type}, count, cols, layer.weight, range), first);
     }
   });
-  written_.insert(layer.tensor());
 }
 
 void FolderWriter::write_weight(const FolderLayer& layer, std::span<const float> values, const QuantParams& params) {
   write_parts(layer, encode_matrix(values, layer.shape[0], layer.shape[1], layer.weight, params), 0);
-  written_.insert(layer.tensor());
 }
 
 void FolderWriter::write_input(const FolderLayer& layer, const QuantParams& params) {
@@ -182,23 +184,25 @@ void FolderWriter::write_input(const FolderLayer& layer, const QuantParams& para
 
 void FolderWriter::write_values(const std::string& tensor, std::span<const float> values) {
   shard_of(tensor).write(tensor, 0, as_type(values, checkpoint_.at(tensor).tensor.type()));
-  written_.insert(tensor);
 }
 
-void FolderWriter::finish(Progress& progress) {
+void FolderWriter::copy_others(Progress& progress) {
   progress.begin("copying", std::ssize(checkpoint_));
   int64_t done = 0;
   for (const auto& [name, at] : checkpoint_) {
     progress.at(++done);
-    if (written_.contains(name)) continue;
+    if (coded_.contains(name)) continue;
     const std::span<const std::byte> bytes = at.tensor.bytes();
     SafetensorsDraft& shard = shard_of(name);
     parallel_for(0, std::ssize(bytes), kAtATime * 16, [&, &tensor = name](int64_t first, int64_t last) {
       shard.write(tensor, first, bytes.subspan(static_cast<size_t>(first), static_cast<size_t>(last - first)));
     });
   }
-  for (const auto& [file, shard] : shards_) shard->finish();
   progress.end();
+}
+
+void FolderWriter::finish() {
+  for (const auto& [file, shard] : shards_) shard->finish();
 }
 
 int64_t FolderWriter::bytes() const {

@@ -16,7 +16,7 @@ namespace kaon {
 /// quantized layers in place of their weights.
 class FolderWriter {
  public:
-  /// Makes the shards, at their full size, and everything else but the tensors.
+  /// Makes the shards, at their full size, and everything else but the tensors. What is there already stays.
   FolderWriter(const std::filesystem::path& from, const std::filesystem::path& draft, const Checkpoint& checkpoint,
                const FolderPlan& plan);
 
@@ -27,8 +27,10 @@ class FolderWriter {
   void write_input(const FolderLayer& layer, const QuantParams& params);
   /// Another tensor with new values, in the type it has.
   void write_values(const std::string& tensor, std::span<const float> values);
-  /// All tensors that have not been written, as they are; then nothing can be written any more.
-  void finish(Progress& progress);
+  /// All tensors that are no weights of quantized layers, as they are.
+  void copy_others(Progress& progress);
+  /// Then nothing can be written any more.
+  void finish();
 
   int64_t bytes() const;
 
@@ -38,7 +40,7 @@ class FolderWriter {
 
   const Checkpoint& checkpoint_;
   std::map<std::string, std::unique_ptr<SafetensorsDraft>> shards_;  ///< by the file that they come from
-  std::set<std::string> written_;                                    ///< tensors of the checkpoint
+  std::set<std::string> coded_;                                      ///< weights of quantized layers
 };
 
 }  // namespace kaon

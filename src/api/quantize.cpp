@@ -96,16 +96,20 @@ QuantizeReport quantize_file(const QuantizeCall& asked_for) {
   const Stopwatch watch;
   if (call.output.empty()) fail(ErrorCode::InvalidConfig, "", "nowhere to write to: give -o OUT");
   const std::string format = call.format.empty() ? format_of_output(call.output) : call.format;
+  if (call.resume && (!is_language_model(call.model) || format == "gguf" || format == "onnx")) {
+    fail(ErrorCode::InvalidConfig, "--resume", "is for language models that become folders");
+  }
   if (is_language_model(call.model) && format == "gguf") {
     if (!call.quant.config.empty() || !call.quant.algorithms.empty()) {
       fail(ErrorCode::Unsupported, "--format", "a GGUF file is rounded by its own rules: no --config and --algorithms");
     }
     check_output(call.output, {call.model, call.data.data, call.data.calib}, call.force);
-    return quantize_gguf(call.model, call.output, call.quant.scheme, call.quant.exclude, {format, 0, call.progress});
+    return quantize_gguf(call.model, call.output, call.quant.scheme, call.quant.exclude, call.data,
+                         {.format = format, .progress = call.progress});
   }
   if (is_language_model(call.model) && format != "onnx") {
     QuantizeReport report = quantize_folder(call.model, call.output, config_of(call.quant), call.data,
-                                            {format, call.memory_mb, call.progress});
+                                            {format, call.memory_mb, call.resume, call.progress});
     report.scheme = config_name(call.quant);
     return report;
   }

@@ -18,6 +18,7 @@ struct QuantizeCall {
   bool force = false;     ///< the output may be the model itself
   std::string format;     ///< of a language model's output; "" = format_of_output()
   int64_t memory_mb = 0;  ///< above 0: hidden states of a language model beyond this go to a file
+  bool resume = false;    ///< of a language model's folder: go on where a run that was killed stopped
   Progress* progress = &no_progress();
 };
 

@@ -2,8 +2,10 @@
 
 #include <algorithm>
 #include <cmath>
+#include <nlohmann/json.hpp>
 #include <set>
 
+#include "api/folder_journal.h"
 #include "api/folder_plan.h"
 #include "api/folder_writer.h"
 #include "api/language_parts.h"
@@ -52,22 +54,25 @@ class FolderQuantizer {
       fail(ErrorCode::InvalidInput, in_.string(), "is quantized already; a float checkpoint is needed");
     }
     plan_ = plan_folder(model_, checkpoint, config, options_.format, in_.string());
-    AtomicFolder folder(out_);
+    AtomicFolder folder(out_, options_.resume ? AtomicFolder::Start::Resume : AtomicFolder::Start::Afresh);
+    FolderJournal journal(folder.draft(), task(checkpoint), out_.string());
     FolderWriter writer(in_, folder.draft(), checkpoint, plan_);
-    const bool learns = needs_calibration(plan_.config) || !plan_.config.algorithms.empty();
-    if (learns) {
-      by_blocks(writer, checkpoint);
-    } else {
-      tensor_by_tensor(writer);
+    folder.keep();
+    if (!journal.empty()) report_.notes.emplace_back("resumed: what was finished before is not done again");
+    if (!journal.has(kOthers)) {
+      writer.copy_others(*options_.progress);
+      journal.add(kOthers);
     }
-    writer.finish(*options_.progress);
-    if (learns) {
-      check_walk(folder.draft());
+    if (learns()) {
+      by_blocks(writer, checkpoint, folder.draft(), journal);
     } else {
+      tensor_by_tensor(writer, journal);
       check_blocks(folder.draft());
     }
+    writer.finish();
     report_.bytes_before = model_.bytes();
     report_.bytes_after = writer.bytes();
+    journal.remove();
     folder.commit();
     for (const FolderLayer& layer : plan_.layers) {
       report_.layers.push_back(layer.name);
@@ -79,17 +84,41 @@ class FolderQuantizer {
   }
 
  private:
-  void tensor_by_tensor(FolderWriter& writer) {
+  static constexpr const char* kOthers = "others";  ///< tensors that stay as they are
+
+  bool learns() const { return needs_calibration(plan_.config) || !plan_.config.algorithms.empty(); }
+
+  /// All that decides the bytes of the folder, in a line.
+  std::string task(const Checkpoint& checkpoint) const {
+    nlohmann::ordered_json json{{"method", plan_.method}, {"config", to_json(plan_.config)}};
+    json["layers"] = quantization_config(plan_);
+    const auto add = [&](const fs::path& file) {
+      std::error_code error;
+      json["files"][file.string()] = {fs::file_size(file, error),
+                                      fs::last_write_time(file, error).time_since_epoch().count()};
+    };
+    for (const auto& [name, at] : checkpoint) add(at.file);
+    if (!learns()) return json.dump();
+    const fs::path text = data_.calib.empty() ? data_.data : data_.calib;
+    if (!text.empty()) add(text);
+    json["samples"] = {data_.limit, data_.calib_limit, data_.batch};
+    return json.dump();
+  }
+
+  void tensor_by_tensor(FolderWriter& writer, FolderJournal& journal) {
     options_.progress->begin("layers", std::ssize(plan_.layers));
     int64_t done = 0;
     for (const FolderLayer& layer : plan_.layers) {
-      writer.write_weight(layer);
+      if (!journal.has(layer.name)) {
+        writer.write_weight(layer);
+        journal.add(layer.name);
+      }
       options_.progress->at(++done);
     }
     options_.progress->end();
   }
 
-  void by_blocks(FolderWriter& writer, const Checkpoint& checkpoint) {
+  void by_blocks(FolderWriter& writer, const Checkpoint& checkpoint, const fs::path& draft, FolderJournal& journal) {
     if (!model_.facts().causal) {
       fail(ErrorCode::Unsupported, in_.string(), "{} is an encoder; what learns from data needs a model of tokens",
            model_.family_name());
@@ -103,24 +132,34 @@ class FolderQuantizer {
     const int64_t in_memory = options_.memory_mb > 0 ? options_.memory_mb << 20 : kStatesInMemory;
     lm::HiddenStates states(Engine(embedding), *data, data_.batch, in_memory);
     report_.calibration.samples = data->size();
-    options_.progress->begin("blocks", model_.facts().layers);
-    for (int64_t i = 0; i < model_.facts().layers; ++i) {
-      Model block = model_.block(i);
-      const std::optional<Config> own = config_of_part(plan_.config, block.graph);
-      if (own) {
+    // The weights that later blocks see are those of the file, so that a run that goes on sees the same.
+    const lm::LanguageModel file = lm::LanguageModel::open(draft);
+    const int64_t blocks = model_.facts().layers;
+    double worst = 0;
+    options_.progress->begin("blocks", blocks);
+    for (int64_t i = 0; i <= blocks; ++i) {
+      const std::string name = i < blocks ? fmt::format("block {}", i) : "head";
+      Model part = i < blocks ? model_.block(i) : model_.head();
+      const std::optional<Config> own = config_of_part(plan_.config, part.graph);
+      const bool fresh = own && !journal.has(name);
+      if (fresh) {
         QuantizeSettings settings;
-        settings.batch = data_.batch;
-        const QuantizedModel quantized = quantize(std::move(block), *own, &states, settings);
+        settings.batch = states.at_once(data_.batch);
+        const QuantizedModel quantized = quantize(std::move(part), *own, &states, settings);
         write_block(quantized, writer, checkpoint);
         add_algorithms(quantized);
-        block = simulate(quantized);
+        const Tensor hidden = states.read(0, std::min(settings.batch, data->size())).inputs.at("hidden");
+        const Model stored = i < blocks ? file.block(i) : file.head();
+        worst = std::max(worst, distance(run_part(simulate(quantized), hidden), run_part(stored, hidden)));
+        journal.add(name);
       }
-      states.advance(Engine(std::move(block)), data_.batch, no_progress());
+      if (i == blocks) break;
+      states.advance(Engine(file.block(i)), data_.batch, no_progress());
       options_.progress->at(i + 1);
     }
     options_.progress->end();
-    first_ = data->read(0, std::min(data_.batch, data->size()));
-    last_states_ = states.read(0, std::min(data_.batch, data->size())).inputs.at("hidden");
+    // Constants that algorithms changed are rounded to the type of the file.
+    expect_near(worst, changed_constants_ ? 0.02 : 0.002, "each block's outputs");
     report_.calibration.seconds = watch.seconds();
   }
 
@@ -166,17 +205,7 @@ class FolderQuantizer {
     }
   }
 
-  /// Runs the first windows through the file's blocks: they must end as the quantized model in memory did.
-  void check_walk(const fs::path& draft) {
-    const lm::LanguageModel file = lm::LanguageModel::open(draft);
-    Tensor hidden = Engine(file.embedding()).run(first_.inputs).front();
-    for (int64_t i = 0; i < file.facts().layers; ++i) hidden = run_part(file.block(i), hidden);
-    // Constants that algorithms changed are rounded to the type of the file.
-    expect_near(distance(last_states_, hidden), changed_constants_ ? 0.05 : 0.002,
-                fmt::format("{} windows through all blocks", first_.inputs.begin()->second.shape().front()));
-  }
-
-  /// The same for the first and the last block and arbitrary tokens.
+  /// The first and the last block of the file must make of arbitrary tokens what those in memory do.
   void check_blocks(const fs::path& draft) {
     if (!model_.facts().causal) return;
     const lm::LanguageModel file = lm::LanguageModel::open(draft);
@@ -208,8 +237,6 @@ class FolderQuantizer {
   lm::LanguageModel model_;
   FolderPlan plan_;
   QuantizeReport report_;
-  Batch first_;
-  Tensor last_states_;
   bool changed_constants_ = false;
 };
 

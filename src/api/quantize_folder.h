@@ -7,8 +7,9 @@
 namespace kaon {
 
 struct FolderOptions {
-  std::string format;     ///< "compressed-tensors", "awq" or "gptq"; "" = format_of_output()
+  std::string format;     ///< one of folder_methods(); "" = format_of_output()
   int64_t memory_mb = 0;  ///< above 0: hidden states beyond this go to a file
+  bool resume = false;    ///< go on where a run that was killed or interrupted stopped
   Progress* progress = &no_progress();
 };
 
@@ -22,9 +23,12 @@ std::string format_of_output(const std::filesystem::path& output);
 /// run, a few of their rows in memory at a time. Otherwise it goes block by block: what reaches block i when those
 /// before it are quantized calibrates it and feeds its algorithms, then it is written; one block is in memory.
 ///
-/// Before `out` appears, the draft is read back and some of its blocks are run: what they give must be what the
-/// quantized model in memory gives. Throws Internal where it is not, Unsupported for what the format cannot hold, with
-/// what can.
+/// Each block is read back from the draft, and what it makes of some windows must be what the quantized block in memory
+/// makes of them; of those that learn nothing, the first and the last are looked at. Throws Internal where it is not,
+/// Unsupported for what the format cannot hold, with what can.
+///
+/// A run that is killed or interrupted leaves its draft beside `out`. One with `resume` goes on at the first block or
+/// layer that is not finished, and ends in the same bytes; any other removes the draft and starts afresh.
 QuantizeReport quantize_folder(const std::filesystem::path& in, const std::filesystem::path& out, const Config& config,
                                const DataOptions& data, const FolderOptions& options);
 

@@ -42,6 +42,11 @@ double distance(const std::vector<float>& a, const std::vector<float>& b) {
   return std::sqrt(lost / all);
 }
 
+std::string bytes_in(const fs::path& file) {
+  std::ifstream stream(file, std::ios::binary);
+  return {std::istreambuf_iterator<char>(stream), {}};
+}
+
 Config config_for(const std::string& scheme) {
   if (scheme != "small_groups") return scheme_config(scheme);
   // Groups that do not divide the rows of 24.
@@ -160,20 +165,77 @@ TEST_F(QuantizeFolderFilesTest, OtherMethodsHoldTheSame) {
   }
 }
 
+TEST_F(QuantizeFolderFilesTest, QuarkHoldsTheSame) {
+  FolderOptions options;
+  options.format = "quark";
+  for (const char* scheme : {"w4g32", "w4g32s", "w4c", "w8c", "w8", "fp8d", "mxfp4", "w8a8c"}) {
+    Config config = scheme_config(scheme);
+    if (config.global.weight.spec->granularity == Granularity::PerGroup) config.global.weight.spec->group_size = 8;
+    const fs::path out = folder_ / scheme;
+    const bool learns = scheme == std::string("w8a8c");
+    quantize_folder(kFolders / "phi3_short", out, config, learns ? calibration() : DataOptions{}, options);
+    const lm::LanguageModel model = lm::LanguageModel::open(kFolders / "phi3_short");
+    EXPECT_EQ(lm::LanguageModel::open(out).parameters(), model.parameters()) << scheme;
+    if (learns) continue;  // read back while it was written
+    const std::vector<float> simulated =
+        logits_of(simulate(quantize(model.whole(), for_language_model(config, model))));
+    EXPECT_LT(distance(simulated, logits_of(load_model(out))), 1e-5) << scheme;
+  }
+  const auto config = nlohmann::json::parse(std::ifstream(folder_ / "w4g32s" / "config.json"))["quantization_config"];
+  EXPECT_EQ(config["global_quant_config"]["weight"]["dtype"], "int4");
+  const Tensor scale = read_checkpoint(folder_ / "w8a8c").at("model.layers.1.mlp.down_proj.input_scale").tensor;
+  EXPECT_EQ(scale.shape(), Shape{});
+}
+
+// Bytes are what counts: a run that goes on where another stopped must not differ from one that never stopped.
+TEST_F(QuantizeFolderFilesTest, ARunGoesOnWhereAnotherStopped) {
+  Config config = scheme_config("w4c");
+  config.algorithms.push_back({"gptq"});
+  const DataOptions data = calibration();
+  quantize_folder(kFolders / "mistral", folder_ / "whole", config, data, {});
+
+  struct Stop : Progress {
+    void begin(const std::string& what, int64_t) override { in_blocks = what == "blocks"; }
+    void at(int64_t done, const std::string&) override {
+      if (in_blocks && done == 1) throw std::runtime_error("stopped");
+    }
+    bool in_blocks = false;
+  };
+  FolderOptions options;
+  Stop stop;
+  options.progress = &stop;
+  options.resume = true;
+  // Only what a killed run left is gone on with.
+  fs::create_directory(folder_ / "out.0123456789abcdef.part");
+  EXPECT_THROW(quantize_folder(kFolders / "mistral", folder_ / "out", config, data, options), std::runtime_error);
+  EXPECT_FALSE(fs::exists(folder_ / "out"));
+  options.progress = &no_progress();
+  Config other = config;
+  other.algorithms.clear();
+  EXPECT_THROW(quantize_folder(kFolders / "mistral", folder_ / "out", other, data, options), Error);
+  const QuantizeReport report = quantize_folder(kFolders / "mistral", folder_ / "out", config, data, options);
+  EXPECT_EQ(report.algorithms.at(0).changed, 7) << "the second block's layers alone";
+  for (const fs::directory_entry& entry : fs::directory_iterator(folder_ / "whole")) {
+    const fs::path file = entry.path().filename();
+    EXPECT_EQ(bytes_in(entry.path()), bytes_in(folder_ / "out" / file)) << file;
+  }
+  EXPECT_FALSE(fs::exists(folder_ / "out.0123456789abcdef.part"));
+}
+
 // Names, keys, permuted rows, turned matrices and rotary factors: the file gives what the folder gives.
 TEST_F(QuantizeFolderFilesTest, GgufFilesGiveWhatTheFolderGives) {
   for (const char* family : {"llama3", "llama_linear", "qwen2_plain", "qwen3", "gpt2_plain"}) {
-    const QuantizeReport report = quantize_gguf(kFolders / family, folder_ / "out.gguf", "f32", {}, {});
+    const QuantizeReport report = quantize_gguf(kFolders / family, folder_ / "out.gguf", "f32", {}, {}, {});
     EXPECT_GT(report.bytes_after, 0) << family;
     EXPECT_LT(distance(logits_of(load_model(kFolders / family)), logits_of(load_model(folder_ / "out.gguf"))), 2e-5)
         << family;
   }
   // Rows of 16 and 24 are no blocks of 32.
-  const QuantizeReport report = quantize_gguf(kFolders / "llama3", folder_ / "q.gguf", "q4_0", {}, {});
+  const QuantizeReport report = quantize_gguf(kFolders / "llama3", folder_ / "q.gguf", "q4_0", {}, {}, {});
   EXPECT_TRUE(report.layers.empty());
   EXPECT_FALSE(report.skipped.empty());
-  EXPECT_THROW(quantize_gguf(kFolders / "opt_narrow", folder_ / "opt.gguf", "q8_0", {}, {}), Error);
-  EXPECT_THROW(quantize_gguf(kFolders / "llama3", folder_ / "x.gguf", "w4g32", {}, {}), Error);
+  EXPECT_THROW(quantize_gguf(kFolders / "opt_narrow", folder_ / "opt.gguf", "q8_0", {}, {}, {}), Error);
+  EXPECT_THROW(quantize_gguf(kFolders / "llama3", folder_ / "x.gguf", "w4g32", {}, {}, {}), Error);
   EXPECT_FALSE(fs::exists(folder_ / "opt.gguf"));
 }
 

@@ -4,7 +4,9 @@
 #include <cmath>
 #include <set>
 
+#include "api/column_importance.h"
 #include "api/folder_plan.h"
+#include "api/load_model.h"
 #include "base/error.h"
 #include "base/memory_usage.h"
 #include "base/stopwatch.h"
@@ -69,9 +71,20 @@ struct Source {
   GgufPlanned planned;
 };
 
-std::vector<std::byte> rounded(const lm::LanguageModel& model, const Source& source) {
+using Importance = std::map<std::string, std::vector<float>>;  ///< of columns, by layer
+
+/// That of a tensor's columns; none where nothing is known.
+std::span<const float> importance_of(const Importance& known, const Source& source) {
+  const auto found = known.find(source.hub.substr(0, source.hub.rfind('.')));
+  const bool fits =
+      found != known.end() && source.planned.shape.size() == 2 && std::ssize(found->second) == source.planned.shape[1];
+  return fits ? std::span<const float>(found->second) : std::span<const float>();
+}
+
+std::vector<std::byte> rounded(const lm::LanguageModel& model, const Source& source, const Importance& importance) {
   std::vector<std::byte> bytes(static_cast<size_t>(source.planned.bytes()));
-  gguf_quantize(*source.planned.type, lm::to_gguf_order(model, source.hub, *source.tensor), bytes);
+  gguf_quantize(*source.planned.type, lm::to_gguf_order(model, source.hub, *source.tensor), bytes,
+                importance_of(importance, source));
   return bytes;
 }
 
@@ -91,8 +104,9 @@ class GgufQuantizer {
     }
   }
 
-  QuantizeReport run(Progress& progress) {
+  QuantizeReport run(const DataOptions& data, Progress& progress) {
     find_sources();
+    if (!data.calib.empty()) look_at(data, progress);
     std::vector<GgufPlanned> tensors;
     for (const Source& source : sources_) tensors.push_back(source.planned);
     const std::vector<float> factors = lm::gguf_rope_factors(model_);
@@ -100,7 +114,7 @@ class GgufQuantizer {
     GgufWriter writer(out_, metadata(), tensors);
     progress.begin("tensors", std::ssize(sources_));
     for (int64_t i = 0; i < std::ssize(sources_); ++i) {
-      writer.write(rounded(model_, sources_[static_cast<size_t>(i)]));
+      writer.write(rounded(model_, sources_[static_cast<size_t>(i)], importance_));
       progress.at(i + 1);
     }
     if (!factors.empty()) writer.write(std::as_bytes(std::span(factors)));
@@ -114,6 +128,17 @@ class GgufQuantizer {
   }
 
  private:
+  static constexpr int64_t kStatesInMemory = int64_t{1} << 30;
+
+  void look_at(const DataOptions& options, Progress& progress) {
+    DataOptions text = options;
+    if (!text.tokenizer) text.tokenizer = tokenizer_of(in_);
+    const Stopwatch watch;
+    const std::unique_ptr<Dataset> data = open_calibration(text, model_.embedding().graph);
+    importance_ = column_importance(model_, *data, text.batch, kStatesInMemory, progress);
+    report_.calibration = {data->size(), watch.seconds()};
+  }
+
   void find_sources() {
     const std::string prefix = lm::families().get(model_.family_name()).prefix;
     for (const auto& [stored, at] : checkpoint_) {
@@ -271,6 +296,7 @@ class GgufQuantizer {
   Checkpoint checkpoint_;
   std::string architecture_;
   std::vector<Source> sources_;
+  Importance importance_;
   QuantizeReport report_;
 };
 
@@ -282,7 +308,7 @@ Tensor GgufQuantizer::Rounded::tensor(const std::string& name) const {
   const std::vector<float> values =
       turned ? lm::to_gguf_order(from_.model_, name, *source.tensor) : source.tensor->to_float();
   std::vector<std::byte> bytes(static_cast<size_t>(source.planned.bytes()));
-  gguf_quantize(type, values, bytes);
+  gguf_quantize(type, values, bytes, importance_of(from_.importance_, source));
   std::vector<float> back(values.size());
   if (type.dequantize == nullptr) {
     back = Tensor::copy_bytes(type.plain, source.planned.shape, bytes).to_float();
@@ -312,7 +338,8 @@ std::vector<std::string> gguf_schemes() {
 }
 
 QuantizeReport quantize_gguf(const fs::path& in, const fs::path& out, const std::string& scheme,
-                             const std::vector<std::string>& exclude, const FolderOptions& options) {
+                             const std::vector<std::string>& exclude, const DataOptions& data,
+                             const FolderOptions& options) {
   const Stopwatch watch;
   const Mixture* mixture = find_mixture(scheme);
   if (mixture == nullptr) {
@@ -322,7 +349,7 @@ QuantizeReport quantize_gguf(const fs::path& in, const fs::path& out, const std:
   if (!lm::LanguageModel::is_folder(in)) {
     fail(ErrorCode::InvalidInput, in.string(), "the folder of a language model is needed, with a config.json");
   }
-  QuantizeReport report = GgufQuantizer(in, out, *mixture, exclude).run(*options.progress);
+  QuantizeReport report = GgufQuantizer(in, out, *mixture, exclude).run(data, *options.progress);
   report.scheme = mixture->name;
   report.seconds = watch.seconds();
   report.peak_mb = peak_memory_mb();

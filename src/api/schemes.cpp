@@ -4,6 +4,7 @@
 
 #include "base/error.h"
 #include "export/export.h"
+#include "io/quantized/quark.h"
 #include "io/quantized/transposed.h"
 #include "quant/schemes.h"
 
@@ -18,8 +19,16 @@ bool folder_holds(const LayerRule& rule) try {
   return false;
 }
 
+constexpr int64_t kAnySize = 1024;
+
+bool quark_holds(const LayerRule& rule) try {
+  quark::check(rule.weight.spec->tensor_spec(0), kAnySize, kAnySize, "");
+  return true;
+} catch (const Error&) {
+  return false;
+}
+
 bool transposed_holds(transposed::Method method, const LayerRule& rule) try {
-  constexpr int64_t kAnySize = 1024;
   transposed::check(method, rule.weight.spec->tensor_spec(0), kAnySize, kAnySize, "");
   return !rule.input.spec;
 } catch (const Error&) {
@@ -46,6 +55,7 @@ std::vector<SchemeInfo> list_schemes() {
     if (folder_holds(scheme.rule)) info.exports.emplace_back("compressed-tensors");
     if (transposed_holds(transposed::Method::Awq, scheme.rule)) info.exports.emplace_back("awq");
     if (transposed_holds(transposed::Method::Gptq, scheme.rule)) info.exports.emplace_back("gptq");
+    if (quark_holds(scheme.rule)) info.exports.emplace_back("quark");
     infos.push_back(std::move(info));
   }
   return infos;

@@ -9,6 +9,7 @@
 #include <cerrno>
 #include <cstring>
 #include <fstream>
+#include <utility>
 
 #include "base/atomic_file.h"
 #include "base/error.h"
@@ -72,9 +73,14 @@ fs::path without_slash(const fs::path& folder) { return folder.filename().empty(
 
 }  // namespace
 
-AtomicFolder::AtomicFolder(const fs::path& folder) : folder_(folder), target_(without_slash(folder)) {
+AtomicFolder::AtomicFolder(const fs::path& folder, Start start) : folder_(folder), target_(without_slash(folder)) {
   std::error_code error;
   inside_ = fs::is_directory(target_, error);
+  if (start == Start::Resume) {
+    resumed_ =
+        inside_ ? adopt_draft(target_, kInside) : adopt_draft(target_.parent_path(), target_.filename().string());
+    if (resumed_) return;
+  }
   if (inside_) {
     remove_leftovers(target_, kInside);
     make_draft((target_ / kInside).string());
@@ -87,7 +93,7 @@ AtomicFolder::AtomicFolder(const fs::path& folder) : folder_(folder), target_(wi
 
 AtomicFolder::~AtomicFolder() {
   std::error_code ignored;
-  if (!draft_.empty()) {
+  if (!draft_.empty() && !resumed_) {
     fs::remove_all(draft_, ignored);
     forget_temporary(draft_);
   }
@@ -114,6 +120,23 @@ void AtomicFolder::make_draft(const std::string& stem) {
     if (lock_ >= 0) ::close(lock_);
   }
 }
+
+bool AtomicFolder::adopt_draft(const fs::path& folder, const std::string& stem) {
+  std::error_code error;
+  for (const fs::directory_entry& entry : fs::directory_iterator(folder.empty() ? "." : folder, error)) {
+    if (!is_draft(entry.path().filename().string(), stem)) continue;
+    lock_ = open_folder(entry.path());
+    if (lock_ < 0) continue;
+    if (::flock(lock_, LOCK_EX | LOCK_NB) == 0 && fs::exists(entry.path(), error)) {
+      draft_ = entry.path();
+      return true;
+    }
+    ::close(std::exchange(lock_, -1));
+  }
+  return false;
+}
+
+void AtomicFolder::keep() { forget_temporary(draft_); }
 
 void AtomicFolder::check(const fs::path& folder) {
   std::error_code error;

@@ -10,8 +10,11 @@ namespace kaon {
 /// In one that does, everything happens inside it, so it may be a mount point or lie in a folder that nobody may write.
 class AtomicFolder {
  public:
-  explicit AtomicFolder(const std::filesystem::path& folder);
-  /// Removes the draft, with whatever was not committed.
+  enum class Start { Afresh, Resume };
+
+  /// Start::Resume: goes on with the draft of a run that was killed or interrupted after keep(), if there is one.
+  explicit AtomicFolder(const std::filesystem::path& folder, Start start = Start::Afresh);
+  /// Removes the draft, with whatever was not committed, unless an earlier run began it.
   ~AtomicFolder();
   AtomicFolder(const AtomicFolder&) = delete;
   AtomicFolder& operator=(const AtomicFolder&) = delete;
@@ -22,10 +25,15 @@ class AtomicFolder {
   static bool is_empty(const std::filesystem::path& folder);
 
   const std::filesystem::path& draft() const { return draft_; }
+  /// Whether the draft is that of an earlier run.
+  bool resumed() const { return resumed_; }
+  /// From now on, a program that is interrupted leaves the draft behind, until one that does not resume comes.
+  void keep();
   void commit();
 
  private:
   void make_draft(const std::string& stem);
+  bool adopt_draft(const std::filesystem::path& folder, const std::string& stem);
   void move_into_target();
   void write_list(const std::filesystem::path& folder, const std::set<std::string>& names) const;
 
@@ -33,7 +41,8 @@ class AtomicFolder {
   std::filesystem::path target_;
   std::filesystem::path draft_;
   bool inside_ = false;  ///< the draft lies in the target
-  int lock_ = -1;        ///< held on the draft: who can take it knows that its owner is gone
+  bool resumed_ = false;
+  int lock_ = -1;  ///< held on the draft: who can take it knows that its owner is gone
 };
 
 }  // namespace kaon

@@ -17,8 +17,12 @@ class HiddenStates : public Dataset {
   /// Runs the embedding on all of `data`, whose windows must have one length. `in_memory` is in bytes.
   HiddenStates(Engine embedding, const Dataset& data, int64_t batch, int64_t in_memory);
 
-  /// Replaces the states by what a block makes of them.
-  void advance(Engine block, int64_t batch, Progress& progress);
+  /// Replaces the states by what a block makes of them, at_once(most) windows at a time.
+  void advance(Engine block, int64_t most, Progress& progress, const Hooks& hooks = {});
+
+  /// How many windows to run at once where up to `most` may be: more than some hundred rows make no product faster, and
+  /// what lies between products would leave the caches.
+  int64_t at_once(int64_t most) const;
 
   int64_t size() const override { return windows_; }
   bool has_labels() const override { return false; }

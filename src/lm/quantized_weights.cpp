@@ -6,6 +6,8 @@
 #include <set>
 
 #include "base/error.h"
+#include "base/text.h"
+#include "io/quantized/quark.h"
 #include "io/quantized/transposed.h"
 #include "lm/config.h"
 
@@ -100,6 +102,24 @@ class QuantizedFolder : public Weights {
     };
   }
 
+  /// How a module's input is quantized, with its numbers where they are stored.
+  StoredInput stored_input(const ct::Args& args, const std::string& module, const char* key) const {
+    StoredInput input;
+    input.spec = ct::input_spec(args, config_place() + ": " + key);
+    if (args.dynamic) return input;
+    const ct::FindPart find = finder(module);
+    const auto number = [&](const char* suffix) {
+      const Tensor* tensor = find(suffix);
+      if (tensor == nullptr || tensor->size() != 1) {
+        fail(ErrorCode::CorruptFile, where(module + ".weight"), "'{}.{}' must be one number", module, suffix);
+      }
+      return tensor->to_float().front();
+    };
+    input.scale = number("input_scale");
+    if (!args.symmetric && !args.is_float) input.zero_point = static_cast<int32_t>(number("input_zero_point"));
+    return input;
+  }
+
   /// The module whose quantized weight goes by this name.
   std::optional<std::string> quantized(const std::string& name) const {
     constexpr std::string_view kWeight = ".weight";
@@ -150,22 +170,7 @@ class CompressedTensors : public QuantizedFolder {
     if (!quantized(module + ".weight")) return std::nullopt;
     const Group& group = group_of(module);
     if (!group.inputs) return std::nullopt;
-    StoredInput input;
-    input.spec = ct::input_spec(*group.inputs, config_place() + ": input_activations");
-    if (group.inputs->dynamic) return input;
-    const ct::FindPart find = finder(module);
-    const auto number = [&](const char* suffix) {
-      const Tensor* tensor = find(suffix);
-      if (tensor == nullptr || tensor->size() != 1) {
-        fail(ErrorCode::CorruptFile, where(module + ".weight"), "'{}.{}' must be one number", module, suffix);
-      }
-      return tensor->to_float().front();
-    };
-    input.scale = number("input_scale");
-    if (!group.inputs->symmetric && !group.inputs->is_float) {
-      input.zero_point = static_cast<int32_t>(number("input_zero_point"));
-    }
-    return input;
+    return stored_input(*group.inputs, module, "input_activations");
   }
 
  private:
@@ -228,6 +233,76 @@ class Transposed : public QuantizedFolder {
   transposed::Settings settings_;
 };
 
+/// AMD Quark's folders.
+class Quark : public QuantizedFolder {
+ public:
+  Quark(const std::filesystem::path& folder, const Json& config, const std::string& where)
+      : QuantizedFolder(folder, where) {
+    const auto global = config.find("global_quant_config");
+    if (global == config.end()) fail(ErrorCode::InvalidConfig, where, "'global_quant_config' is missing");
+    rules_.push_back(rule(*global, "*", where + ": global_quant_config"));
+    if (const auto own = config.find("layer_quant_config"); own != config.end() && own->is_object()) {
+      for (const auto& [name, json] : own->items()) rules_.push_back(rule(json, name, where + ": " + name));
+    }
+    const auto exported = config.find("export");
+    if (exported == config.end() || !exported->is_object()) return;
+    const std::string order = exported->value("pack_method", "reorder");
+    if (order != "reorder" && order != "order") {
+      fail(ErrorCode::Unsupported, where, "the pack_method '{}'; reorder and order can be read", order);
+    }
+    reordered_ = order == "reorder";
+  }
+
+  std::optional<StoredInput> input(const std::string& module) const override {
+    if (!quantized(module + ".weight")) return std::nullopt;
+    const Rule& of = rule_of(module);
+    if (!of.inputs) return std::nullopt;
+    return stored_input(*of.inputs, module, "input_tensors");
+  }
+
+ private:
+  struct Rule {
+    std::string pattern;
+    std::optional<ct::Args> weights;
+    std::optional<ct::Args> inputs;
+  };
+
+  static Rule rule(const Json& json, const std::string& pattern, const std::string& where) {
+    if (!json.is_object()) fail(ErrorCode::InvalidConfig, where, "an object is needed");
+    const auto args = [&](const char* key) -> std::optional<ct::Args> {
+      const auto it = json.find(key);
+      if (it == json.end() || it->is_null()) return std::nullopt;
+      return quark::parse(*it, where + ": " + key);
+    };
+    if (args("output_tensors")) fail(ErrorCode::Unsupported, where, "quantized outputs cannot be read");
+    return {pattern, args("weight"), args("input_tensors")};
+  }
+
+  /// The last that fits.
+  const Rule& rule_of(const std::string& module) const {
+    for (auto it = rules_.rbegin(); it != rules_.rend(); ++it) {
+      if (glob_match(it->pattern, module)) return *it;
+    }
+    return rules_.front();
+  }
+
+  bool holds(const std::string&, const ct::FindPart& find) const override { return find("weight_scale") != nullptr; }
+  Shape shape_of(const std::string& module, const ct::FindPart& find, const std::string& where) const override {
+    return quark::weight_shape(weights_of(module), find, where);
+  }
+  Tensor decoded(const std::string& module, const ct::FindPart& find, const std::string& where) const override {
+    return quark::decode(weights_of(module), reordered_, find, where);
+  }
+  const ct::Args& weights_of(const std::string& module) const {
+    const Rule& of = rule_of(module);
+    if (!of.weights) fail(ErrorCode::InvalidConfig, config_place(), "no rule says how '{}' is read", module);
+    return *of.weights;
+  }
+
+  std::vector<Rule> rules_;
+  bool reordered_ = true;
+};
+
 }  // namespace
 
 std::unique_ptr<Weights> quantized_folder_weights(const std::filesystem::path& folder, const Json& config,
@@ -235,8 +310,10 @@ std::unique_ptr<Weights> quantized_folder_weights(const std::filesystem::path& f
   const std::string method = config.is_object() ? config.value("quant_method", "") : "";
   if (method == "compressed-tensors") return std::make_unique<CompressedTensors>(folder, config, where);
   if (method == "awq") return std::make_unique<Transposed>(folder, config, where, transposed::Method::Awq);
+  if (method == "quark") return std::make_unique<Quark>(folder, config, where);
   if (method == "gptq") return std::make_unique<Transposed>(folder, config, where, transposed::Method::Gptq);
-  fail(ErrorCode::Unsupported, where, "the method '{}' cannot be read; compressed-tensors, awq and gptq can", method);
+  fail(ErrorCode::Unsupported, where, "the method '{}' cannot be read; compressed-tensors, awq, gptq and quark can",
+       method);
 }
 
 }  // namespace kaon::lm

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numeric>
 #include <random>
 
 #include "base/error.h"
@@ -45,6 +46,12 @@ class Columns {
     positions_ = output_[0] * output_[1];
   }
 
+  /// Rows of a matrix that are samples each, as one sample with so many positions.
+  void join_rows() {
+    if (product_.convolution || positions_ != 1) return;
+    std::swap(samples_, positions_);
+  }
+
   int64_t samples() const { return samples_; }
   int64_t positions() const { return positions_; }
 
@@ -86,9 +93,13 @@ class Columns {
 };
 
 /// Which positions of a sample are looked at: all, or one of each of `wanted` equal stretches.
-std::vector<int64_t> chosen_positions(int64_t count, int64_t sample, int64_t wanted = InputSums::kPositions) {
+std::vector<int64_t> chosen_positions(int64_t count, int64_t sample, int64_t wanted) {
   const int64_t most = std::min(count, wanted);
   std::vector<int64_t> chosen(static_cast<size_t>(most));
+  if (most == count) {
+    std::iota(chosen.begin(), chosen.end(), 0);
+    return chosen;
+  }
   std::mt19937_64 generator(static_cast<uint64_t>(sample));
   for (int64_t i = 0; i < most; ++i) {
     const int64_t begin = i * count / most;
@@ -154,10 +165,13 @@ InputSums::InputSums(const LayerProduct& product, bool paired)
 }
 
 void InputSums::add(const Tensor& x, int64_t first, const Tensor* other) {
-  const Columns columns(x, product_);
-  const Columns others(other == nullptr ? x : *other, product_);
+  Columns columns(x, product_);
+  Columns others(other == nullptr ? x : *other, product_);
+  const int64_t wanted = columns.positions() == 1 ? columns.samples() : kPositions;
+  columns.join_rows();
+  others.join_rows();
   for (int64_t sample = 0; sample < columns.samples(); ++sample) {
-    const std::vector<int64_t> chosen = chosen_positions(columns.positions(), first + sample);
+    const std::vector<int64_t> chosen = chosen_positions(columns.positions(), first + sample, wanted);
     for (int64_t from = 0; from < std::ssize(chosen);) {
       const int64_t count = std::min(kColumns - filled_, std::ssize(chosen) - from);
       const auto part = std::span(chosen).subspan(static_cast<size_t>(from), static_cast<size_t>(count));

@@ -236,6 +236,78 @@ std::optional<QuantParams> search_ranges(const RangeProblem& problem, const Rang
   return std::nullopt;
 }
 
+std::vector<int64_t> scales_along_rows(const GridWeight& weight) {
+  std::vector<int64_t> tiles = tiles_of(tiling_of(weight.quantizer->spec, weight.layers.front()->weight_shape));
+  std::vector<bool> begun(weight.quantizer->params.scale.size());
+  for (int64_t row = 0; row < weight.exact.rows; ++row) {
+    int64_t last = -1;
+    for (int64_t col = 0; col < weight.exact.cols; ++col) {
+      const int64_t tile = tiles[static_cast<size_t>(weight.product.offset(row, col))];
+      if (tile == last) continue;
+      if (begun[static_cast<size_t>(tile)]) return {};
+      begun[static_cast<size_t>(tile)] = true;
+      last = tile;
+    }
+  }
+  return tiles;
+}
+
+void narrow_ranges(GridWeight& weight, int64_t group, const std::vector<int64_t>& scales,
+                   std::span<const double> cost) {
+  constexpr RangeOptions kOptions{0.4, 24};
+  const TensorSpec& spec = weight.quantizer->spec;
+  const LayerProduct& product = weight.product;
+  QuantParams& params = weight.quantizer->params;
+  parallel_for(group * product.rows, (group + 1) * product.rows, 4, [&](int64_t first, int64_t last) {
+    std::vector<float> values, costs;
+    for (int64_t row = first; row < last; ++row) {
+      for (int64_t begin = 0; begin < product.cols;) {
+        const int64_t tile = scales[static_cast<size_t>(product.offset(row, begin))];
+        values.clear();
+        costs.clear();
+        int64_t end = begin;
+        for (; end < product.cols && scales[static_cast<size_t>(product.offset(row, end))] == tile; ++end) {
+          values.push_back(weight.exact(row, end));
+          costs.push_back(static_cast<float>(cost[static_cast<size_t>(end)]));
+        }
+        const auto lost = [&](ScaleZero grid) {
+          const auto zero = static_cast<float>(grid.zero_point);
+          const float low = static_cast<float>(weight.lowest) - zero, high = static_cast<float>(weight.highest) - zero;
+          float sum = 0;
+          for (size_t i = 0; i < values.size(); ++i) {
+            const float code = std::min(std::max(std::nearbyint(values[i] / grid.scale), low), high);
+            const float error = code * grid.scale - values[i];
+            sum += costs[i] * error * error;
+          }
+          return sum;
+        };
+        const auto [min, max] = std::ranges::minmax(values);
+        const auto at = static_cast<size_t>(tile);
+        ScaleZero best{params.scale[at], params.zero_point.empty() ? 0 : params.zero_point[at]};
+        float least = lost(best);
+        for (int64_t step = 0; step < kOptions.steps; ++step) {
+          const double share = static_cast<double>(step) / static_cast<double>(kOptions.steps);
+          const auto fraction = static_cast<float>(kOptions.least + (1 - kOptions.least) * share);
+          const ScaleZero grid =
+              choose_scale({min * fraction, max * fraction}, format(spec.format),
+                           spec.symmetric ? Symmetry::Symmetric : Symmetry::Asymmetric, spec.scale_type);
+          const float error = lost(grid);
+          if (error >= least) continue;
+          least = error;
+          best = grid;
+        }
+        params.scale[at] = best.scale;
+        if (!params.zero_point.empty()) params.zero_point[at] = best.zero_point;
+        for (int64_t col = begin; col < end; ++col) {
+          weight.scale(row, col) = best.scale;
+          weight.zero(row, col) = static_cast<float>(best.zero_point);
+        }
+        begin = end;
+      }
+    }
+  });
+}
+
 std::vector<Option> range_options() {
   return {
       {.name = "least",

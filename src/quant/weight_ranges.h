@@ -21,6 +21,13 @@ struct RangeOptions {
 /// it has are among the candidates. Nothing where elements of several rows, but not all, share a scale.
 std::optional<QuantParams> search_ranges(const RangeProblem& problem, const RangeOptions& options);
 
+/// The scale of every element, in the weight's order; empty unless each scale serves one stretch of one row.
+std::vector<int64_t> scales_along_rows(const GridWeight& weight);
+
+/// For the rows of one group, ranges with the least Σ cost_c (w'_c - w_c)² of weights rounded to the nearest: what a
+/// column costs by itself. Sets the quantizer's parameters and the weight's grid.
+void narrow_ranges(GridWeight& weight, int64_t group, const std::vector<int64_t>& scales, std::span<const double> cost);
+
 /// The options `least` and `steps`.
 std::vector<Option> range_options();
 

@@ -196,40 +196,46 @@ double mean_of_diagonal(const Matrix& gram) {
   return sum / static_cast<double>(std::max<int64_t>(1, gram.rows));
 }
 
-/// U of H⁻¹ = Uᵀ·U, upper triangular, and the damping that was needed.
-DampedCholesky upper_of_inverse(Matrix h, const std::string& what) {
-  DampedCholesky factor = damped_cholesky(h, what);
-  h = inverse_of_cholesky(factor.factor);
-  const DampedCholesky lower = damped_cholesky(h, what);
-  for (int64_t i = 0; i < h.rows; ++i) {
-    for (int64_t j = 0; j < h.cols; ++j) factor.factor(i, j) = lower.factor(j, i);
-  }
-  return factor;
-}
-
 }  // namespace
 
-double round_gptq(const GroupRows& rows, const GptqOptions& options, FloatMatrix& codes) {
+GptqFactor factor_for_gptq(const Matrix& gram, const GptqOptions& options, const std::string& what) {
+  const int64_t cols = gram.cols;
+  GptqFactor result;
+  result.order.resize(static_cast<size_t>(cols));
+  std::iota(result.order.begin(), result.order.end(), 0);
+  if (options.act_order) {
+    std::ranges::stable_sort(result.order, [&](int64_t a, int64_t b) { return gram(a, a) > gram(b, b); });
+  }
+  const double mean = mean_of_diagonal(gram);
+  Matrix h(cols, cols);
+  for (int64_t i = 0; i < cols; ++i) {
+    const int64_t from = result.order[static_cast<size_t>(i)];
+    for (int64_t j = 0; j < cols; ++j) h(i, j) = gram(from, result.order[static_cast<size_t>(j)]);
+    // Nothing ever comes in: any code does.
+    h(i, i) += mean > 0 ? options.damping * mean : 1;
+  }
+  const DampedCholesky damped = damped_cholesky(h, what);
+  h = inverse_of_cholesky(damped.factor);
+  const DampedCholesky lower = damped_cholesky(h, what);
+  for (int64_t i = 0; i < cols; ++i) {
+    for (int64_t j = 0; j < cols; ++j) h(i, j) = lower.factor(j, i);
+  }
+  result.upper = std::move(h);
+  result.more = mean > 0 ? damped.damping / mean : 0;
+  return result;
+}
+
+void round_gptq(const GroupRows& rows, const GptqFactor& factor, FloatMatrix& codes) {
   constexpr int64_t kColumnBlock = 128;
   const GridWeight& weight = rows.weight;
   const int64_t cols = rows.target.cols;
   const int64_t count = rows.target.rows;
-  std::vector<int64_t> order(static_cast<size_t>(cols));
-  std::iota(order.begin(), order.end(), 0);
-  if (options.act_order) {
-    std::ranges::stable_sort(order, [&](int64_t a, int64_t b) { return rows.gram(a, a) > rows.gram(b, b); });
-  }
-  const double mean = mean_of_diagonal(rows.gram);
-  Matrix h(cols, cols);
+  const std::vector<int64_t>& order = factor.order;
+  const Matrix& upper = factor.upper;
   Matrix left(count, cols);
-  for (int64_t i = 0; i < cols; ++i) {
-    const int64_t from = order[static_cast<size_t>(i)];
-    for (int64_t j = 0; j < cols; ++j) h(i, j) = rows.gram(from, order[static_cast<size_t>(j)]);
-    // Nothing ever comes in: any code does.
-    h(i, i) += mean > 0 ? options.damping * mean : 1;
-    for (int64_t r = 0; r < count; ++r) left(r, i) = rows.target(r, from);
+  for (int64_t r = 0; r < count; ++r) {
+    for (int64_t i = 0; i < cols; ++i) left(r, i) = rows.target(r, order[static_cast<size_t>(i)]);
   }
-  const DampedCholesky upper = upper_of_inverse(std::move(h), weight.name());
   for (int64_t begin = 0; begin < cols; begin += kColumnBlock) {
     const int64_t end = std::min(begin + kColumnBlock, cols);
     Matrix lost(count, end - begin);
@@ -240,16 +246,16 @@ double round_gptq(const GroupRows& rows, const GptqOptions& options, FloatMatrix
           const int64_t col = order[static_cast<size_t>(i)];
           const float code = weight.nearest(left(r, i), row, col);
           codes(row, col) = code;
-          const double error = (left(r, i) - static_cast<double>(code) * weight.step(row, col)) / upper.factor(i, i);
+          const double error = (left(r, i) - static_cast<double>(code) * weight.step(row, col)) / upper(i, i);
           lost(r, i - begin) = error;
-          for (int64_t k = i + 1; k < end; ++k) left(r, k) -= error * upper.factor(i, k);
+          for (int64_t k = i + 1; k < end; ++k) left(r, k) -= error * upper(i, k);
         }
       }
     });
     if (end == cols) break;
     Matrix ahead(end - begin, cols - end);
     for (int64_t i = begin; i < end; ++i) {
-      std::copy(upper.factor.row(i).begin() + end, upper.factor.row(i).end(), ahead.row(i - begin).begin());
+      std::copy(upper.row(i).begin() + end, upper.row(i).end(), ahead.row(i - begin).begin());
     }
     const Matrix pulled = multiply(lost, ahead);
     for (int64_t r = 0; r < count; ++r) {
@@ -257,7 +263,6 @@ double round_gptq(const GroupRows& rows, const GptqOptions& options, FloatMatrix
                      std::minus<>());
     }
   }
-  return mean > 0 ? upper.damping / mean : 0;
 }
 
 void descend(const GroupRows& rows, double damping, int64_t sweeps, FloatMatrix& codes) {

@@ -73,9 +73,16 @@ struct GptqOptions {
   bool act_order = true;
 };
 
-/// Rounds column after column; what one loses, those to come take back (Frantar et al. 2022, arXiv:2210.17323). Returns
-/// what had to be added to the diagonal beyond the damping, relative to its mean.
-double round_gptq(const GroupRows& rows, const GptqOptions& options, FloatMatrix& codes);
+/// What rounding a group's columns one after the other needs to know of G.
+struct GptqFactor {
+  std::vector<int64_t> order;  ///< of the columns
+  Matrix upper;                ///< U of G⁻¹ = Uᵀ·U, rows and columns in that order
+  double more = 0;             ///< what had to be added to the diagonal beyond the damping, relative to its mean
+};
+GptqFactor factor_for_gptq(const Matrix& gram, const GptqOptions& options, const std::string& what);
+
+/// Rounds column after column; what one loses, those to come take back (Frantar et al. 2022, arXiv:2210.17323).
+void round_gptq(const GroupRows& rows, const GptqFactor& factor, FloatMatrix& codes);
 
 /// Changes one code at a time, by whatever lowers the error of its row most, until a sweep changes nothing.
 void descend(const GroupRows& rows, double damping, int64_t sweeps, FloatMatrix& codes);

@@ -84,14 +84,17 @@ void register_quantize(Registry<Verb>& verbs) {
              ->type_name("OUT");
          declare_quant_flags(app, call->quant);
          declare_data_flags(app, call->data);
-         app.add_option(
-                "--format", call->format,
-                "what a language model becomes: compressed-tensors (a folder), gguf or onnx; by default as OUT looks")
+         app.add_option("--format", call->format,
+                        "what a language model becomes: a folder (compressed-tensors, awq, gptq, quark), gguf or onnx; "
+                        "by default as "
+                        "OUT looks")
              ->type_name("F");
          app.add_option("--memory", call->memory_mb,
                         "memory to use, in MiB; of a language model, for hidden states, more of which go to a file")
              ->check(CLI::Range(1, 1 << 30).description(""))
              ->type_name("MIB");
+         app.add_flag("--resume", call->resume,
+                      "go on with the folder of a language model where a run that was killed stopped");
          app.add_flag("--fake", call->fake, "store what ONNX has no type for as floats");
          app.add_flag("--force", call->force, "OUT may be a file that is read from");
          return [call](Context& context) { quantize_verb(*call, context); };

@@ -22,11 +22,22 @@ float as_half(float value) { return float16_to_float32(float32_to_float16(value)
 
 void put_byte(std::byte* p, int value) { *p = static_cast<std::byte>(value); }
 
-/// What an element's error counts: large ones matter more, as they do in ggml's own rounding.
-float weight_of(const float* x, int count, int i) {
+/// What the errors of a group's elements count: large ones matter more, as they do in ggml's own rounding, and those
+/// that are multiplied with more.
+std::array<float, 32> weights_of(const float* x, const float* importance, int count) {
   float sum = 0;
-  for (int k = 0; k < count; ++k) sum += x[k] * x[k];
-  return std::sqrt(sum / static_cast<float>(count)) + std::abs(x[i]);
+  for (int i = 0; i < count; ++i) sum += x[i] * x[i];
+  const float mean = sum / static_cast<float>(count);
+  std::array<float, 32> weights{};
+  for (int i = 0; i < count; ++i) {
+    weights[static_cast<size_t>(i)] =
+        importance == nullptr ? std::sqrt(mean) + std::abs(x[i]) : importance[i] * std::sqrt(mean + x[i] * x[i]);
+  }
+  return weights;
+}
+
+const float* part_of(const float* importance, int first) {
+  return importance == nullptr ? nullptr : importance + first;
 }
 
 struct StepMin {
@@ -35,9 +46,8 @@ struct StepMin {
 };
 
 /// x ≈ step · code - min with codes from 0 to `most`.
-StepMin fit_with_minimum(const float* x, int count, int most) {
-  std::array<float, 32> weights;
-  for (int i = 0; i < count; ++i) weights[static_cast<size_t>(i)] = weight_of(x, count, i);
+StepMin fit_with_minimum(const float* x, const float* importance, int count, int most) {
+  const std::array<float, 32> weights = weights_of(x, importance, count);
   const float low = std::min(0.0F, *std::min_element(x, x + count)), high = *std::max_element(x, x + count);
   if (high <= low) return {0, -low};
   StepMin best{(high - low) / static_cast<float>(most), -low};
@@ -84,12 +94,13 @@ StepMin fit_with_minimum(const float* x, int count, int most) {
 }
 
 /// x ≈ step · code with codes from -half to half - 1; the step may be negative.
-float fit_symmetric(const float* x, int count, int half) {
+float fit_symmetric(const float* x, const float* importance, int count, int half) {
   float far = x[0];
   for (int i = 1; i < count; ++i) {
     if (std::abs(x[i]) > std::abs(far)) far = x[i];
   }
   if (far == 0) return 0;
+  const std::array<float, 32> weights = weights_of(x, importance, count);
   float best = far / static_cast<float>(-half);
   double least = INFINITY;
   for (int t = -kTries / 2; t <= kTries / 2; ++t) {
@@ -97,7 +108,7 @@ float fit_symmetric(const float* x, int count, int half) {
     double qq = 0, qx = 0;
     for (int i = 0; i < count; ++i) {
       const int code = std::clamp(static_cast<int>(std::lround(x[i] / step)), -half, half - 1);
-      const auto w = static_cast<double>(weight_of(x, count, i));
+      const auto w = static_cast<double>(weights[static_cast<size_t>(i)]);
       qq += w * code * code;
       qx += w * code * static_cast<double>(x[i]);
     }
@@ -119,13 +130,13 @@ struct WithMinima {
   std::array<int, kGroups> scale{}, min{};
   std::array<int, kSuper> codes{};
 
-  WithMinima(const float* x, int most_code, int most_scale) {
+  WithMinima(const float* x, const float* importance, int most_code, int most_scale) {
     constexpr int kEach = kSuper / kGroups;
     std::array<StepMin, kGroups> fits;
     float step = 0, low = 0;
     for (int g = 0; g < kGroups; ++g) {
       StepMin& fit = fits[static_cast<size_t>(g)];
-      fit = fit_with_minimum(x + g * kEach, kEach, most_code);
+      fit = fit_with_minimum(x + g * kEach, part_of(importance, g * kEach), kEach, most_code);
       step = std::max(step, fit.step);
       low = std::max(low, fit.min);
     }
@@ -149,11 +160,11 @@ struct Symmetric {
   std::array<int, 16> scale{};
   std::array<int, kSuper> codes{};  ///< from -half on
 
-  Symmetric(const float* x, int half, int most_scale) {
+  Symmetric(const float* x, const float* importance, int half, int most_scale) {
     std::array<float, 16> steps;
     float far = 0;
     for (int g = 0; g < 16; ++g) {
-      steps[static_cast<size_t>(g)] = fit_symmetric(x + g * 16, 16, half);
+      steps[static_cast<size_t>(g)] = fit_symmetric(x + g * 16, part_of(importance, g * 16), 16, half);
       if (std::abs(steps[static_cast<size_t>(g)]) > std::abs(far)) far = steps[static_cast<size_t>(g)];
     }
     d = as_half(far / static_cast<float>(-most_scale));
@@ -193,18 +204,27 @@ void put_scales(std::byte* p, const WithMinima<8>& fit) {
 
 }  // namespace
 
-void quantize_q2_k(const float* x, std::byte* p) {
+float weighted_step(const float* x, const float* importance, int half) {
+  return fit_symmetric(x, importance, 32, half);
+}
+
+std::pair<float, float> weighted_step_and_minimum(const float* x, const float* importance, int most) {
+  const StepMin fit = fit_with_minimum(x, importance, 32, most);
+  return {fit.step, -fit.min};
+}
+
+void quantize_q2_k(const float* x, const float* importance, std::byte* p) {
   std::memset(p, 0, 84);
-  const WithMinima<16> fit(x, 3, 15);
+  const WithMinima<16> fit(x, importance, 3, 15);
   for (size_t g = 0; g < 16; ++g) put_byte(p + g, fit.scale[g] | fit.min[g] << 4);
   for (int i = 0; i < kSuper; ++i) put_two_bits(p + 16, i, fit.codes[static_cast<size_t>(i)]);
   put_half(p + 80, fit.d);
   put_half(p + 82, fit.dmin);
 }
 
-void quantize_q3_k(const float* x, std::byte* p) {
+void quantize_q3_k(const float* x, const float* importance, std::byte* p) {
   std::memset(p, 0, 110);
-  const Symmetric fit(x, 4, 32);
+  const Symmetric fit(x, importance, 4, 32);
   for (int i = 0; i < kSuper; ++i) {
     const int code = fit.codes[static_cast<size_t>(i)] + 4;
     put_two_bits(p + 32, i, code & 3);
@@ -218,18 +238,18 @@ void quantize_q3_k(const float* x, std::byte* p) {
   put_half(p + 108, fit.d);
 }
 
-void quantize_q4_k(const float* x, std::byte* p) {
+void quantize_q4_k(const float* x, const float* importance, std::byte* p) {
   std::memset(p, 0, 144);
-  const WithMinima<8> fit(x, 15, 63);
+  const WithMinima<8> fit(x, importance, 15, 63);
   put_half(p, fit.d);
   put_half(p + 2, fit.dmin);
   put_scales(p + 4, fit);
   for (int i = 0; i < kSuper; ++i) put_long_nibble(p + 16, i, fit.codes[static_cast<size_t>(i)]);
 }
 
-void quantize_q5_k(const float* x, std::byte* p) {
+void quantize_q5_k(const float* x, const float* importance, std::byte* p) {
   std::memset(p, 0, 176);
-  const WithMinima<8> fit(x, 31, 63);
+  const WithMinima<8> fit(x, importance, 31, 63);
   put_half(p, fit.d);
   put_half(p + 2, fit.dmin);
   put_scales(p + 4, fit);
@@ -240,9 +260,9 @@ void quantize_q5_k(const float* x, std::byte* p) {
   }
 }
 
-void quantize_q6_k(const float* x, std::byte* p) {
+void quantize_q6_k(const float* x, const float* importance, std::byte* p) {
   std::memset(p, 0, 210);
-  const Symmetric fit(x, 32, 128);
+  const Symmetric fit(x, importance, 32, 128);
   for (int i = 0; i < kSuper; ++i) {
     const int code = fit.codes[static_cast<size_t>(i)] + 32;
     p[i / 128 * 64 + i % 64] |= static_cast<std::byte>((code & 15) << (i % 128 / 64 * 4));

@@ -49,8 +49,8 @@ void put_fifth_bits(std::byte* p, const int* codes) {
 }
 
 /// Codes from 0 to 2·half - 1 around `half`; returns the step.
-float around_zero(const float* x, int half, int* codes) {
-  const float d = farthest(x) / static_cast<float>(-half);
+float around_zero(const float* x, const float* importance, int half, int* codes) {
+  const float d = importance == nullptr ? farthest(x) / static_cast<float>(-half) : weighted_step(x, importance, half);
   const float id = reciprocal(d);
   for (int i = 0; i < kSmall; ++i) {
     const float scaled = x[i] * id;
@@ -59,48 +59,51 @@ float around_zero(const float* x, int half, int* codes) {
   return d;
 }
 
-/// Codes from the smallest element up to `most`; returns the step.
-float from_minimum(const float* x, int most, float min, float max, int* codes) {
-  const float d = (max - min) / static_cast<float>(most);
+/// Codes from the smallest element up to `most`; returns the step, then the minimum.
+std::pair<float, float> from_minimum(const float* x, const float* importance, int most, int* codes) {
+  const auto [least, largest] = std::minmax_element(x, x + kSmall);
+  std::pair<float, float> fit{(*largest - *least) / static_cast<float>(most), *least};
+  if (importance != nullptr) fit = weighted_step_and_minimum(x, importance, most);
+  const auto [d, min] = fit;
   const float id = reciprocal(d);
   for (int i = 0; i < kSmall; ++i) {
     const float scaled = (x[i] - min) * id;
     codes[i] = std::clamp(static_cast<int>(scaled + 0.5F), 0, most);
   }
-  return d;
+  return fit;
 }
 
-void q4_0(const float* x, std::byte* p) {
+void q4_0(const float* x, const float* importance, std::byte* p) {
   int codes[kSmall];
-  put_half(p, around_zero(x, 8, codes));
+  put_half(p, around_zero(x, importance, 8, codes));
   put_nibbles(p + 2, codes);
 }
 
-void q5_0(const float* x, std::byte* p) {
+void q5_0(const float* x, const float* importance, std::byte* p) {
   int codes[kSmall];
-  put_half(p, around_zero(x, 16, codes));
+  put_half(p, around_zero(x, importance, 16, codes));
   put_fifth_bits(p + 2, codes);
   put_nibbles(p + 6, codes);
 }
 
-void q4_1(const float* x, std::byte* p) {
+void q4_1(const float* x, const float* importance, std::byte* p) {
   int codes[kSmall];
-  const auto [min, max] = std::minmax_element(x, x + kSmall);
-  put_half(p, from_minimum(x, 15, *min, *max, codes));
-  put_half(p + 2, *min);
+  const auto [d, min] = from_minimum(x, importance, 15, codes);
+  put_half(p, d);
+  put_half(p + 2, min);
   put_nibbles(p + 4, codes);
 }
 
-void q5_1(const float* x, std::byte* p) {
+void q5_1(const float* x, const float* importance, std::byte* p) {
   int codes[kSmall];
-  const auto [min, max] = std::minmax_element(x, x + kSmall);
-  put_half(p, from_minimum(x, 31, *min, *max, codes));
-  put_half(p + 2, *min);
+  const auto [d, min] = from_minimum(x, importance, 31, codes);
+  put_half(p, d);
+  put_half(p + 2, min);
   put_fifth_bits(p + 4, codes);
   put_nibbles(p + 8, codes);
 }
 
-void q8_0(const float* x, std::byte* p) {
+void q8_0(const float* x, const float* /*importance*/, std::byte* p) {
   const float d = std::abs(farthest(x)) / 127;
   const float id = reciprocal(d);
   put_half(p, d);
@@ -110,7 +113,7 @@ void q8_0(const float* x, std::byte* p) {
   }
 }
 
-void iq4_nl(const float* x, std::byte* p) {
+void iq4_nl(const float* x, const float* importance, std::byte* p) {
   // Steps around the one that puts the farthest element on an end of the table: the one with the least error.
   const float far = farthest(x);
   float best_d = 0;
@@ -122,7 +125,8 @@ void iq4_nl(const float* x, std::byte* p) {
     for (int i = 0; i < kSmall; ++i) {
       codes[i] = nearest_non_linear(x[i] * id);
       const auto v = static_cast<double>(kNonLinear[codes[i]]),
-                 w = static_cast<double>(x[i]) * static_cast<double>(x[i]);
+                 w = static_cast<double>(x[i]) * static_cast<double>(x[i]) *
+                     static_cast<double>(importance == nullptr ? 1 : importance[i]);
       xv += w * v * static_cast<double>(x[i]);
       vv += w * v * v;
     }
@@ -137,7 +141,7 @@ void iq4_nl(const float* x, std::byte* p) {
   put_nibbles(p + 2, best);
 }
 
-void mxfp4(const float* x, std::byte* p) {
+void mxfp4(const float* x, const float* /*importance*/, std::byte* p) {
   constexpr float kDoubled[8] = {0, 1, 2, 3, 4, 6, 8, 12};
   const float amax = std::abs(farthest(x));
   const int e = amax > 0 ? std::clamp(static_cast<int>(std::floor(std::log2(amax))) - 2 + 127, 0, 255) : 0;
@@ -159,7 +163,7 @@ void mxfp4(const float* x, std::byte* p) {
   put_nibbles(p + 1, codes);
 }
 
-using Quantize = void (*)(const float* block, std::byte* out);
+using Quantize = void (*)(const float* block, const float* importance, std::byte* out);
 
 Quantize quantizer_of(std::string_view name) {
   constexpr std::pair<std::string_view, Quantize> kAll[] = {
@@ -187,7 +191,8 @@ const GgufType& gguf_type(const std::string& name) {
   fail(ErrorCode::InvalidInput, "gguf", "the type '{}' cannot be written; {} can", name, fmt::join(known, ", "));
 }
 
-void gguf_quantize(const GgufType& type, std::span<const float> values, std::span<std::byte> out) {
+void gguf_quantize(const GgufType& type, std::span<const float> values, std::span<std::byte> out,
+                   std::span<const float> importance) {
   if (is_plain(type.name)) {
     parallel_for(0, std::ssize(values), 1 << 16, [&](int64_t begin, int64_t end) {
       for (int64_t i = begin; i < end; ++i) {
@@ -205,7 +210,11 @@ void gguf_quantize(const GgufType& type, std::span<const float> values, std::spa
   const Quantize quantize = quantizer_of(type.name);
   constexpr int64_t kGrain = 64;  // blocks a thread takes at least
   parallel_for(0, std::ssize(values) / type.block, kGrain, [&](int64_t begin, int64_t end) {
-    for (int64_t i = begin; i < end; ++i) quantize(values.data() + i * type.block, out.data() + i * type.bytes);
+    for (int64_t i = begin; i < end; ++i) {
+      const int64_t first = i * type.block;
+      const float* counts = importance.empty() ? nullptr : importance.data() + first % std::ssize(importance);
+      quantize(values.data() + first, counts, out.data() + i * type.bytes);
+    }
   });
 }
 

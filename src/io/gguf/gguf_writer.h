@@ -49,7 +49,9 @@ class GgufWriter {
 const GgufType& gguf_type(const std::string& name);
 
 /// Rows in the codes of `type`, bit for bit as ggml's own rounding gives them for the types without super-blocks.
-/// `values` are whole blocks.
-void gguf_quantize(const GgufType& type, std::span<const float> values, std::span<std::byte> out);
+/// `values` are whole blocks. `importance`, unless empty, says for each element of a row how much its error counts, and
+/// scales are searched for that; Q8_0 and MXFP4 have none to search.
+void gguf_quantize(const GgufType& type, std::span<const float> values, std::span<std::byte> out,
+                   std::span<const float> importance = {});
 
 }  // namespace kaon

@@ -129,5 +129,33 @@ TEST(GgufWriter, RowsMustBeWholeBlocks) {
   EXPECT_FALSE(std::filesystem::exists(folder / "f.gguf"));
 }
 
+// Columns that are multiplied with larger numbers lose less, at the price of the others.
+TEST(GgufWriter, ImportanceMovesTheError) {
+  std::mt19937 generator(7);
+  std::normal_distribution<float> normal;
+  std::vector<float> values(16 * 256), importance(256);
+  for (float& value : values) value = normal(generator);
+  for (size_t i = 0; i < importance.size(); ++i) importance[i] = i % 7 == 0 ? 30.0F : 0.3F;
+  for (const char* name : {"Q4_0", "Q4_1", "Q5_0", "Q5_1", "IQ4_NL", "Q2_K", "Q3_K", "Q4_K", "Q5_K", "Q6_K"}) {
+    const GgufType& type = gguf_type(name);
+    const auto weighted_error = [&](std::span<const float> counts) {
+      std::vector<std::byte> bytes(values.size() / static_cast<size_t>(type.block) * static_cast<size_t>(type.bytes));
+      gguf_quantize(type, values, bytes, counts);
+      std::vector<float> back(values.size());
+      for (size_t i = 0; i < values.size() / static_cast<size_t>(type.block); ++i) {
+        type.dequantize(bytes.data() + i * static_cast<size_t>(type.bytes),
+                        back.data() + i * static_cast<size_t>(type.block));
+      }
+      double sum = 0;
+      for (size_t i = 0; i < values.size(); ++i) {
+        const auto lost = static_cast<double>(values[i] - back[i]);
+        sum += static_cast<double>(importance[i % importance.size()]) * lost * lost;
+      }
+      return sum;
+    };
+    EXPECT_LT(weighted_error(importance), 0.95 * weighted_error({})) << name;
+  }
+}
+
 }  // namespace
 }  // namespace kaon

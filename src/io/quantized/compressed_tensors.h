@@ -43,6 +43,7 @@ struct Args {
   enum class Strategy { Tensor, Channel, Group, Block, Token, TensorGroup };
   int bits = 8;
   bool is_float = false;
+  bool is_unsigned = false;  ///< codes and zero points of 4-bit integers; only other layouts than this know them
   bool symmetric = true;
   Strategy strategy = Strategy::Tensor;
   int64_t group_size = 0;

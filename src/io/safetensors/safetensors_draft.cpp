@@ -24,9 +24,9 @@ SafetensorsDraft::SafetensorsDraft(std::filesystem::path path, std::vector<Plann
   }
   bytes_ = at;
   constexpr mode_t kAsAsked = 0666;  // less what the umask takes
-  file_ = ::open(path_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, kAsAsked);
+  file_ = ::open(path_.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, kAsAsked);
   if (file_ < 0) fail(ErrorCode::Io, path_.string(), "cannot be written: {}", std::strerror(errno));
-  const int error = ::posix_fallocate(file_, 0, bytes_);
+  const int error = ::ftruncate(file_, bytes_) == 0 ? ::posix_fallocate(file_, 0, bytes_) : errno;
   if (error != 0) {
     ::close(file_);
     fail(ErrorCode::Io, path_.string(), "no room for {} bytes: {}", bytes_, std::strerror(error));

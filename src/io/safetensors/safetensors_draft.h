@@ -20,7 +20,8 @@ struct PlannedTensor {
 
 /// A safetensors file that is written in any order, from any thread: its header and its size come first, the bytes of
 /// each tensor then go to their place. The tensors lie in the order of the reference writer. It is written under the
-/// name it is given: one that others could see too early needs a folder of its own.
+/// name it is given: one that others could see too early needs a folder of its own. What a file of this name holds at
+/// those places stays until it is written again.
 class SafetensorsDraft {
  public:
   /// Throws as write_safetensors() does, and Io where the disk has no room for the whole file.

@@ -31,7 +31,7 @@ void round_weights(const AlgorithmInput& input) {
     const Matrix target = exact_rows(weights[w], group);
     const GroupRows rows{weights[w], group, target, statistics[w]->gram[static_cast<size_t>(group)]};
     descend(rows, damping, sweeps, codes[w]);
-    round_gptq(rows, {damping, true}, others[w]);
+    round_gptq(rows, factor_for_gptq(rows.gram, {damping, true}, weights[w].name()), others[w]);
     descend(rows, damping, sweeps, others[w]);
     keep_better(rows, others[w], codes[w]);
   });
