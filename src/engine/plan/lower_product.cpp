@@ -3,6 +3,7 @@
 #include <string_view>
 
 #include "engine/plan/lowering.h"
+#include "engine/plan/small_product.h"
 
 namespace kaon {
 
@@ -36,6 +37,11 @@ dnnl::matmul::primitive_desc without_own_kernel(const dnnl::matmul::desc& form, 
     if (std::string_view(description.impl_info_str()).starts_with("gemm")) return description;
   } while (description.next_impl());
   return {form, attr, dnnl_cpu(), true};
+}
+
+/// A row-major matrix of any number of rows.
+Desc open_rows(int64_t columns) {
+  return {{DNNL_RUNTIME_DIM_VAL, columns}, memory::data_type::f32, memory::dims{columns, 1}};
 }
 
 /// Adds numbers to a key.
@@ -134,7 +140,9 @@ void Lowering::post_ops_apart(const PlanOp& op, int32_t value, bool folded) {
   };
   Form form = state(value).forms.front();
   const Desc plain = plain_desc(dims);
-  const bool fast = std::ranges::all_of(steps, [&](const PostOp& step) {
+  // oneDNN would make a kernel for every length.
+  const bool own = any_length_ && form.desc == plain;
+  const bool fast = !own && std::ranges::all_of(steps, [&](const PostOp& step) {
     return is_eltwise(step.algorithm) ? is_fast(eltwise_desc(step, form.desc)) : is_fast(binary(step, form.desc));
   });
   if (!fast && form.desc != plain) {
@@ -183,7 +191,7 @@ bool Lowering::emit_product(const PlanOp& op, const Product& product) {
   const int32_t y = op.outputs[0];
   const std::shared_ptr<Described> bare = described(product, product.destination, {});
   if (!is_fast(bare->description)) return false;
-  const Desc natural = bare->description.query_md(dnnl::query::dst_md);
+  const Desc natural = product.open_rows ? product.destination : Desc(bare->description.query_md(dnnl::query::dst_md));
   bool apart = false;
   int32_t sum = sum_candidate(op, natural);
   PostPlan posts;
@@ -204,7 +212,7 @@ bool Lowering::emit_product(const PlanOp& op, const Product& product) {
   if (!made->primitive) made->primitive = dnnl::primitive(chosen);
   auto action = std::make_unique<DnnlAction>(made->primitive);
   std::vector<int32_t> read;
-  const Desc source_desc = chosen.query_md(dnnl::query::src_md);
+  const Desc source_desc = product.open_rows ? product.source_desc : Desc(chosen.query_md(dnnl::query::src_md));
   read.push_back(request_as(product.source, source_desc));
   action->slot(DNNL_ARG_SRC, source_desc, read.back());
   const Desc weights_desc = chosen.query_md(dnnl::query::weights_md);
@@ -339,6 +347,51 @@ bool Lowering::lower_conv(const PlanOp& op) {
   return emit_product(op, product);
 }
 
+/// The many small products of attention, where lengths change; false when `op` is something else.
+bool Lowering::emit_small_products(const PlanOp& op, int32_t a, const Shape& a_dims, int32_t b, const Shape& b_dims,
+                                   const Shape& y_dims) {
+  const size_t rank = y_dims.size();
+  const int64_t m = a_dims[rank - 2];
+  const int64_t k = a_dims[rank - 1];
+  const int64_t n = y_dims[rank - 1];
+  const auto is_linear = [](const PostOp& post) { return post.algorithm == dnnl::algorithm::eltwise_linear; };
+  if (rank < 3 || facts(b).is_static || (k >= kTerms && n >= kColumns) || !std::ranges::all_of(op.post, is_linear)) {
+    return false;
+  }
+  const auto begin_of = [&](const Shape& dims, int64_t product) {
+    int64_t at = 0;
+    int64_t stride = dims[rank - 2] * dims[rank - 1];
+    for (size_t axis = rank - 2; axis-- > 0; product /= y_dims[axis]) {
+      if (dims[axis] != 1) at += product % y_dims[axis] * stride;
+      stride *= dims[axis];
+    }
+    return at;
+  };
+  std::vector<std::pair<int64_t, int64_t>> offsets(static_cast<size_t>(element_count(y_dims) / (m * n)));
+  for (size_t i = 0; i < offsets.size(); ++i) {
+    const auto product = static_cast<int64_t>(i);
+    offsets[i] = {begin_of(a_dims, product), begin_of(b_dims, product)};
+  }
+  const int32_t left = request_plain(a);
+  const int32_t right = request_plain(b);
+  touch(left);
+  touch(right);
+  const int32_t out = define_plain(op.outputs[0]);
+  auto action =
+      std::make_unique<SmallProductsAction>(left, right, out, SmallProductsAction::Sizes{m, n, k}, std::move(offsets));
+  for (const PostOp& post : op.post) action->then(post.alpha, post.beta);
+  emit(std::move(action), {left, right}, {out});
+  return true;
+}
+
+/// How many of the first post-ops oneDNN's general kernel does well: element-wise ones, and a sum into the result.
+size_t Lowering::general_posts(const PlanOp& op, const Desc& destination) {
+  const int32_t sum = sum_candidate(op, destination);
+  const auto other = std::ranges::find_if(
+      op.post, [&](const PostOp& post) { return !is_eltwise(post.algorithm) && (sum < 0 || post.operand != sum); });
+  return static_cast<size_t>(other - op.post.begin());
+}
+
 /// a [M, K] times b [K, N], with a bias of N; `weights_strides` says how b lies in memory.
 bool Lowering::emit_matmul(const PlanOp& op, int32_t a, const Shape& a_dims, int32_t b, const Desc& b_desc,
                            const at::Tensor& bias, const Shape& y_dims) {
@@ -354,19 +407,33 @@ bool Lowering::emit_matmul(const PlanOp& op, int32_t a, const Shape& a_dims, int
   Shape bias_dims(y_dims.size(), 1);
   bias_dims.back() = y_dims.back();
   const Desc bias_desc = bias.defined() ? plain_desc(bias_dims) : Desc();
-  const bool small = any_length_ && a_dims.back() >= kTerms && y_dims.back() >= kColumns &&
-                     element_count(y_dims) * a_dims.back() < kWorthAKernel;
+  const bool few = any_length_ && element_count(y_dims) * a_dims.back() < kWorthAKernel;
+  const bool small = few && a_dims.back() >= kTerms && y_dims.back() >= kColumns;
+  if (few && !bias.defined() && emit_small_products(op, a, a_dims, b, b_desc.dims(), y_dims)) return true;
+  // Then one primitive serves any number of rows.
+  product.open_rows = small && packs;
+  product.source_desc = plain_desc(a_dims);
+  const Desc source = product.open_rows ? open_rows(a_dims.back()) : product.source_desc;
   product.key = "matmul";
-  append(product.key, a_dims);
+  append(product.key, source);
   append(product.key, weights);
   append(product.key, bias_desc);
-  product.describe = [=](const Desc& destination, const dnnl::primitive_attr& attr) -> dnnl::primitive_desc {
-    const auto form = bias_desc.is_zero() ? dnnl::matmul::desc(plain_desc(a_dims), weights, destination)
-                                          : dnnl::matmul::desc(plain_desc(a_dims), weights, bias_desc, destination);
+  product.describe = [=, open = product.open_rows](const Desc& destination,
+                                                   const dnnl::primitive_attr& attr) -> dnnl::primitive_desc {
+    const Desc result = open ? open_rows(destination.dims().back()) : destination;
+    const auto form = bias_desc.is_zero() ? dnnl::matmul::desc(source, weights, result)
+                                          : dnnl::matmul::desc(source, weights, bias_desc, result);
     if (small) return without_own_kernel(form, attr);
     return dnnl::matmul::primitive_desc(form, attr, dnnl_cpu(), true);
   };
-  return emit_product(op, product);
+  if (!small) return emit_product(op, product);
+  PlanOp first = op;
+  first.post.resize(general_posts(op, product.destination));
+  PlanOp rest = op;
+  rest.post.erase(rest.post.begin(), rest.post.begin() + std::ssize(first.post));
+  if (!emit_product(first, product)) return false;
+  if (!rest.post.empty()) post_ops_apart(rest, op.outputs[0], true);
+  return true;
 }
 
 bool Lowering::lower_matmul(const PlanOp& op) {

@@ -203,10 +203,16 @@ class Lowering {
     Desc weights_desc;  ///< how the constant lies in memory
     at::Tensor bias;
     Desc destination;
+    /// `describe` leaves the number of rows open: what oneDNN made says nothing of source and destination.
+    bool open_rows = false;
+    Desc source_desc;  ///< then
   };
   bool emit_product(const PlanOp& op, const Product& product);
   bool emit_matmul(const PlanOp& op, int32_t a, const Shape& a_dims, int32_t b, const Desc& b_desc,
                    const at::Tensor& bias, const Shape& y_dims);
+  bool emit_small_products(const PlanOp& op, int32_t a, const Shape& a_dims, int32_t b, const Shape& b_dims,
+                           const Shape& y_dims);
+  size_t general_posts(const PlanOp& op, const Desc& destination);
   struct PostPlan {
     struct Operand {
       int argument;

@@ -302,6 +302,48 @@ std::string attention(Net& net) {
                 {{"transB", int64_t{1}, {}}});
 }
 
+/// Heads of `width` numbers, whose products have few terms and few columns, then products with all that may follow.
+std::string narrow_heads(Net& net, int64_t width) {
+  constexpr int64_t kHeads = 4;
+  const int64_t all = kHeads * width;
+  const auto heads = [&](std::vector<int64_t> perm) {
+    const std::string apart = net.op("Reshape", {"x", net.ints({2, -1, kHeads, width})});
+    return net.op("Transpose", {apart}, {{"perm", std::move(perm), {}}});
+  };
+  const std::string products = net.op("MatMul", {heads({0, 2, 1, 3}), heads({0, 2, 3, 1})});
+  const std::string scores = net.op("Div", {products, net.scalar(std::sqrt(static_cast<float>(width)))});
+  const std::string mixed =
+      net.op("MatMul", {net.op("Softmax", {scores}, {{"axis", int64_t{-1}, {}}}), heads({0, 2, 1, 3})});
+  const std::string joined =
+      net.op("Reshape",
+             {net.op("Transpose", {mixed}, {{"perm", std::vector<int64_t>{0, 2, 1, 3}, {}}}), net.ints({2, -1, all})});
+  const auto project = [&] { return net.op("MatMul", {joined, net.constant(net.random({all, all}, 0.1F))}); };
+  const std::string gate = project();
+  const std::string gated = net.op("Mul", {net.op("Mul", {gate, net.op("Sigmoid", {gate})}), project()});
+  const std::string shifted = net.op("Add", {project(), net.constant(net.random({all}))});
+  const std::string sum = net.op("Add", {net.op("Relu", {shifted}), gated});
+  return net.op("Add", {net.op("MatMul", {sum, net.constant(net.random({all, all}, 0.1F))}), sum});
+}
+
+TEST(Plan, LengthsOfNarrowHeads) {
+  for (const int64_t width : {8, 11, 16}) {
+    Net net({2, 8, 4 * width});
+    net.check_lengths(narrow_heads(net, width), {1, 2, 3, 7, 16, 17, 31, 40, 7, 100});
+  }
+}
+
+TEST(Plan, ALengthGivesTheSameBitsWheneverItIsRun) {
+  Net net({2, 8, 32});
+  const std::string output = narrow_heads(net, 8);
+  const TensorMap inputs{{"x", net.random({2, 19, 32})}};
+  Engine engine = net.any_length(output);
+  const std::vector<float> first = engine.run(inputs)[0].to_float();
+  EXPECT_EQ(engine.run(inputs)[0].to_float(), first);
+  for (int64_t length = 20; length < 60; ++length) engine.run({{"x", net.random({2, length, 32})}});
+  EXPECT_EQ(engine.run(inputs)[0].to_float(), first);
+  EXPECT_EQ(net.any_length(output).run(inputs)[0].to_float(), first);
+}
+
 TEST(Plan, ManyLengthsAfterEachOther) {
   Net net({2, 8, 32});
   std::vector<int64_t> lengths;

@@ -93,7 +93,8 @@ Trace trace_program(const Program& program, std::vector<Value> table, const Hook
     const bool known = derives && std::ranges::all_of(step.outputs, [&](int32_t id) {
                          return id < 0 || derived[static_cast<size_t>(id)].defined();
                        });
-    const bool narrow = step.widens_weights && derives && is_16_bit_float(table[static_cast<size_t>(step.inputs[0])].type);
+    const bool narrow =
+        step.widens_weights && derives && is_16_bit_float(table[static_cast<size_t>(step.inputs[0])].type);
     if (narrow) {
       // Kernels of products widen what they read.
       table[static_cast<size_t>(step.outputs[0])] = table[static_cast<size_t>(step.inputs[0])];
