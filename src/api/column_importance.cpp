@@ -43,10 +43,7 @@ std::map<std::string, std::vector<float>> column_importance(const lm::LanguageMo
     for (const Layer& layer : products) {
       const auto [seen, is_new] = squares.try_emplace(layer.input);
       if (!is_new) continue;
-      hooks.add(layer.input, [&to = seen->second](const std::string&, const Tensor& read) {
-        to.add(read);
-        return std::nullopt;
-      });
+      hooks.watch_tensor(layer.input, [&to = seen->second](const Shown& shown) { to.add(shown.tensor); });
     }
     if (i < blocks) {
       states.advance(Engine(std::move(part)), batch, no_progress(), hooks);
