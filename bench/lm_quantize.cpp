@@ -121,7 +121,7 @@ Work file_to_file(const char* scheme) {
   };
   work.peer = [model] {
     fs::remove_all(model->other("copy"));
-    output_of({"cp", "-r", model->model().string(), model->other("copy").string()});
+    output_of({"/bin/cp", "-r", model->model().string(), model->other("copy").string()});
   };
   return work;
 }
