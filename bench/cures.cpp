@@ -51,7 +51,7 @@ const Patient kPatients[] = {
     {"mobilenetv2/w4g32", "mobilenetv2_1.0_224_imagenet_fp32.onnx", R"({"scheme": "w4g32"})", "bias_correction",
      Pictures::ImageNet, 0.68, 0},
     {"mobilenetv2/fp8", "mobilenetv2_1.0_224_imagenet_fp32.onnx", R"({"scheme": "fp8"})",
-     "adaround,bias_correction:sequential=1", Pictures::ImageNet, 0.66, 0},
+     "cle:absorb=1,adaround,bias_correction", Pictures::ImageNet, 0.66, 0},
     {"etinynet/w4c", "etinynet1.0_imagenet_fp32.onnx", R"({"scheme": "w4c"})",
      "range_search,adaround,bias_correction,bn_reestimation", Pictures::ImageNetRaw, 0.50, 0},
 };

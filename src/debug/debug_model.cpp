@@ -1,6 +1,7 @@
 #include "debug/debug_model.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <map>
 #include <memory>
@@ -222,17 +223,30 @@ class Debugger {
     note(names_.find(value, input), batch, false);
   }
 
+  Tensor with_zeros_around(const Tensor& value, const std::vector<int64_t>& pads) const {
+    if (pads.empty()) return value;
+    Node pad;
+    pad.op = "Pad";
+    pad.inputs = {"value", "pads"};
+    pad.outputs = {"padded"};
+    return evaluate_node(pad, quantized_.model, std::array{value, Tensor::of<int64_t>({std::ssize(pads)}, pads)}).at(0);
+  }
+
   /// A value of the original model as the transformed one has it.
   Tensor in_units_of_model(const std::string& value, const Tensor& original) const {
     const auto found = quantized_.rescaled.find(value);
     if (found == quantized_.rescaled.end()) return original;
-    const std::vector<float>& factors = found->second.factors;
-    const int64_t axis = found->second.axis < 0 ? found->second.axis + original.rank() : found->second.axis;
+    const ChannelFactors& units = found->second;
+    const Tensor around = with_zeros_around(original, units.pads);
+    const int64_t axis = units.axis < 0 ? units.axis + around.rank() : units.axis;
     const auto inner =
-        static_cast<size_t>(element_count(std::span(original.shape()).subspan(static_cast<size_t>(axis) + 1)));
-    std::vector<float> values = original.to_float();
-    for (size_t i = 0; i < values.size(); ++i) values[i] *= factors[i / inner % factors.size()];
-    return Tensor::of(original.shape(), values);
+        static_cast<size_t>(element_count(std::span(around.shape()).subspan(static_cast<size_t>(axis) + 1)));
+    std::vector<float> values = around.to_float();
+    for (size_t i = 0; i < values.size(); ++i) {
+      const size_t channel = i / inner % units.factors.size();
+      values[i] = values[i] * units.factors[channel] - (units.shifts.empty() ? 0.0F : units.shifts[channel]);
+    }
+    return Tensor::of(around.shape(), values);
   }
 
   /// Looks for NaN and Inf in what a node made in both runs; `node` is `unquantized` in the simulated model.

@@ -71,10 +71,13 @@ struct AlgorithmReport {
   std::vector<std::string> notes;
 };
 
-/// Channel c of a value, along `axis` (which counts from the end below 0), is factors[c] times what it was.
+/// Channel c of a value, along `axis` (which counts from the end below 0), is factors[c] times what it was, less
+/// shifts[c] where there are any. `pads` zeros, before and behind each axis as a Pad has them, were put around it first.
 struct ChannelFactors {
   int64_t axis = 1;
   std::vector<float> factors;
+  std::vector<float> shifts;
+  std::vector<int64_t> pads;
 };
 
 /// A float model with quantizers on its edges.

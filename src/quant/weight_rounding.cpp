@@ -306,7 +306,7 @@ void descend(const GroupRows& rows, double damping, int64_t sweeps, FloatMatrix&
   });
 }
 
-void for_each_group(const std::vector<GridWeight>& weights, const std::function<void(size_t, int64_t)>& body) {
+void for_each_group(std::span<const GridWeight> weights, const std::function<void(size_t, int64_t)>& body) {
   constexpr int64_t kLarge = 1024;  // columns; what is at work on one then takes 50 MiB and more
   std::vector<std::pair<size_t, int64_t>> small;
   for (size_t w = 0; w < weights.size(); ++w) {

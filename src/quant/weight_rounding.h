@@ -88,7 +88,7 @@ void round_gptq(const GroupRows& rows, const GptqFactor& factor, FloatMatrix& co
 void descend(const GroupRows& rows, double damping, int64_t sweeps, FloatMatrix& codes);
 
 /// Calls body(weight, group) for every group of every weight; small ones side by side, large ones by all threads.
-void for_each_group(const std::vector<GridWeight>& weights, const std::function<void(size_t, int64_t)>& body);
+void for_each_group(std::span<const GridWeight> weights, const std::function<void(size_t, int64_t)>& body);
 
 /// The rows of a group as they are in the float model.
 Matrix exact_rows(const GridWeight& weight, int64_t group);

@@ -161,13 +161,20 @@ TEST(WeightRounding, RangesThenRounding) {
 TEST(WeightRounding, IsTheSameOnAnyNumberOfThreads) {
   const MemoryDataset data = residual_data(20);
   const int threads = thread_count();
-  for (const char* algorithm : {"gptq", "adaround", "range_search", "seq_mse"}) {
+  const std::vector<std::vector<AlgorithmConfig>> lists = {
+      {{"gptq"}},
+      {{"adaround"}},
+      {{"range_search"}},
+      {{"seq_mse"}},
+      {{"cle"}, {"gptq"}, {"adaround"}, {"bias_correction", {{"sequential", 1}}}}};
+  for (const std::vector<AlgorithmConfig>& list : lists) {
+    const std::string& algorithm = list.back().name;
     std::vector<TensorMap> found;
     std::vector<std::vector<float>> scales;
     for (const int count : {1, 2}) {
       set_thread_count(count);
       Config config = scheme_config("w4c");
-      config.algorithms = {{algorithm}};
+      config.algorithms = list;
       const QuantizedModel quantized = quantize(residual_network(), config, &data);
       found.push_back(quantized.rounded);
       scales.push_back(quantized.find("conv2", Slot::Weight)->params.scale);
@@ -177,6 +184,30 @@ TEST(WeightRounding, IsTheSameOnAnyNumberOfThreads) {
     for (const auto& [name, tensor] : found[0]) EXPECT_EQ(tensor.to_float(), found[1].at(name).to_float()) << name;
   }
   set_thread_count(threads);
+}
+
+double network_error(const Model& model, const Config& config, const Dataset& data) {
+  return output_error(model, quantize(model, config, &data), data);
+}
+
+/// Each layer alone: its bias takes back the mean, so the codes need not.
+TEST(WeightRounding, WhatBiasCorrectionTakesBackIsLeftToIt) {
+  Model model = make_model({make_node("Gemm", {"x", "w", "b"}, {"y"}, {{"transB", int64_t{1}, {}}})},
+                           {random_constant("w", {12, 16}, 1), random_constant("b", {12}, 2)},
+                           {make_value("x", {600, 16})}, {"y"});
+  std::vector<float> values = random_values(600 * 16, 3);
+  for (float& value : values) value += 3;
+  const MemoryDataset data({600, 16}, values);
+  Config config = config_of("int2", Granularity::PerChannel);
+  config.algorithms = {{"adaround"}};
+  const double alone = network_error(model, config, data);
+  config.algorithms.push_back({"bias_correction"});
+  EXPECT_LT(network_error(model, config, data), 0.9 * alone);
+  // Codes that leave the mean to the bias are others.
+  config.algorithms = {{"adaround"}};
+  const TensorMap without = quantize(model, config, &data).rounded;
+  config.algorithms.push_back({"bias_correction"});
+  EXPECT_NE(quantize(model, config, &data).rounded.at("w").to_float(), without.at("w").to_float());
 }
 
 TEST(WeightRounding, SaysWhatItLeavesAlone) {

@@ -175,8 +175,10 @@ Patient make_patient(const std::string& disease, uint64_t seed) {
   };
   Patient patient;
   patient.name = disease + " " + std::to_string(seed);
-  patient.calibration = std::make_shared<Images>(64, seed, 1000 + seed);
-  patient.data = std::make_shared<Images>(256, seed, 2000 + seed);
+  const auto calibration = std::make_shared<Images>(64, seed, 1000 + seed);
+  const auto data = std::make_shared<Images>(256, seed, 2000 + seed);
+  patient.calibration = calibration;
+  patient.data = data;
   patient.model = make_network(seed, Images(256, seed, 3000 + seed));
   patient.config = scheme_config("w8a8c");
   Model& model = patient.model;
@@ -232,14 +234,14 @@ Patient make_patient(const std::string& disease, uint64_t seed) {
     patient.causes = {CauseKind::WeightResolution};
     patient.layers = {conv(at)};
   } else if (disease == "calibration scaled") {
-    patient.calibration->scale(pick(0, 1) == 0 ? 0.05F : 60.0F, 0, patient.calibration->size());
+    calibration->scale(pick(0, 1) == 0 ? 0.05F : 60.0F, 0, calibration->size());
     patient.causes = {CauseKind::CalibrationMismatch};
   } else if (disease == "data scaled") {
-    patient.data->scale(pick(0, 1) == 0 ? 255.0F : 1 / 255.0F, 0, patient.data->size());
+    data->scale(pick(0, 1) == 0 ? 255.0F : 1 / 255.0F, 0, data->size());
     patient.causes = {CauseKind::DataMismatch};
     patient.verdict = Verdict::DataMismatch;
   } else if (disease == "freak calibration") {
-    patient.calibration->scale(100, pick(0, 50), 3);
+    calibration->scale(100, pick(0, 50), 3);
     patient.causes = {CauseKind::CalibrationMismatch};
   } else if (disease == "overflow") {
     patient.config = scheme_config("fp16");

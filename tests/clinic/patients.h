@@ -35,8 +35,9 @@ struct Patient {
   std::string name;
   Model model;
   Config config;
-  std::shared_ptr<Images> data;
-  std::shared_ptr<Images> calibration;
+  std::shared_ptr<const Dataset> data;
+  std::shared_ptr<const Dataset> calibration;
+  double max_drop = 0.02;
   Verdict verdict = Verdict::Cured;
   std::vector<CauseKind> causes;    ///< any of these may be named first; none: healthy
   std::vector<std::string> layers;  ///< one of these must be among the first that the cause names; none: any

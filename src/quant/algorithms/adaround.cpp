@@ -2,7 +2,7 @@
 // That error is a quadratic form of the codes, so they are searched themselves, without the relaxation of that paper.
 #include <algorithm>
 
-#include "quant/weight_rounding.h"
+#include "quant/round_all.h"
 
 namespace kaon {
 namespace {
@@ -18,27 +18,15 @@ void keep_better(const GroupRows& rows, const FloatMatrix& other, FloatMatrix& c
 }
 
 void round_weights(const AlgorithmInput& input) {
-  const std::vector<GridWeight> weights = grid_weights(input);
-  if (weights.empty()) return;
-  const auto statistics = statistics_of(weights, input);
   const double damping = input.option("damping");
   const auto sweeps = static_cast<int64_t>(input.option("sweeps"));
-  std::vector<FloatMatrix> codes;
-  std::vector<FloatMatrix> others;
-  for (const GridWeight& weight : weights) codes.push_back(codes_of(input.quantized, weight));
-  for (const GridWeight& weight : weights) others.emplace_back(weight.exact.rows, weight.exact.cols);
-  for_each_group(weights, [&](size_t w, int64_t group) {
-    const Matrix target = exact_rows(weights[w], group);
-    const GroupRows rows{weights[w], group, target, statistics[w]->gram[static_cast<size_t>(group)]};
-    descend(rows, damping, sweeps, codes[w]);
-    round_gptq(rows, factor_for_gptq(rows.gram, {damping, true}, weights[w].name()), others[w]);
-    descend(rows, damping, sweeps, others[w]);
-    keep_better(rows, others[w], codes[w]);
+  round_all(input, [&](GridWeight&, const GroupRows& rows, FloatMatrix& codes) {
+    descend(rows, damping, sweeps, codes);
+    FloatMatrix others(codes.rows, codes.cols);
+    round_gptq(rows, factor_for_gptq(rows.gram, {damping, true}, rows.weight.name()), others);
+    descend(rows, damping, sweeps, others);
+    keep_better(rows, others, codes);
   });
-  for (size_t w = 0; w < weights.size(); ++w) {
-    write_codes(input.quantized, weights[w], codes[w]);
-    ++input.report.changed;
-  }
 }
 
 }  // namespace

@@ -2,12 +2,12 @@
 // through operators that a positive factor for each channel passes through, channel c of the first weight is divided by
 // s and what reads it multiplied by s. The function stays as it is; s is chosen so that the channels of both weights
 // need ranges of one size. Pairs are gone through again and again until nothing changes, which also serves depthwise
-// triples.
+// triples. What channels have in common with their biases can go into the biases of the next layers (section 4.1.3
+// there); here the bounds of what is between go with it, so that the function stays the same for all data.
 #include <algorithm>
 #include <cmath>
 #include <map>
 #include <optional>
-#include <set>
 
 #include "base/error.h"
 #include "engine/engine.h"
@@ -50,12 +50,16 @@ struct Pair {
   std::vector<std::string> clips;   ///< those of them that a Clip with bounds other than 0 and infinity makes
   int64_t channels = 0;
   std::vector<float> factors;  ///< of the values, so far
+  std::vector<float> shifts;   ///< what the next layers' biases take over, in the new units; empty: nothing
+  std::vector<int64_t> pads;   ///< of what reads shifted values, as a Pad has them; empty: none
 };
 
 /// What calibration data showed of a pair's values.
 struct Seen {
   std::vector<float> largest;   ///< by channel, of what the next layers read
-  std::vector<double> squares;  ///< by channel, summed over `count` values
+  std::vector<float> least;     ///< the smallest, with its sign
+  std::vector<double> sums;     ///< by channel, over `count` values
+  std::vector<double> squares;  ///< the same
   int64_t count = 0;
   double input_squares = 0;  ///< of what the first layer reads
   int64_t input_count = 0;
@@ -183,6 +187,8 @@ class Equalizer {
     for (size_t i = 0; i < pairs_.size(); ++i) {
       Seen& seen = seen_[i];
       seen.largest.assign(static_cast<size_t>(pairs_[i].channels), 0);
+      seen.least.assign(seen.largest.size(), INFINITY);
+      seen.sums.assign(seen.largest.size(), 0);
       seen.squares.assign(seen.largest.size(), 0);
       const Layer& first = *weights_[pairs_[i].first].layer;
       const bool by_last = !is_convolution(first);
@@ -193,6 +199,8 @@ class Equalizer {
         for (size_t k = 0; k < values.size(); ++k) {
           const size_t channel = k / inner % seen.largest.size();
           seen.largest[channel] = std::max(seen.largest[channel], std::fabs(values[k]));
+          seen.least[channel] = std::min(seen.least[channel], values[k]);
+          seen.sums[channel] += static_cast<double>(values[k]);
           seen.squares[channel] += static_cast<double>(values[k]) * values[k];
         }
         seen.count += std::ssize(values) / std::ssize(seen.largest);
@@ -213,6 +221,91 @@ class Equalizer {
       input_.settings.progress->at(std::min(at + batch, data.size()));
     }
     input_.settings.progress->end();
+  }
+
+  /// The pads of what reads the pair's values where a shift of them can be made up for: nothing else but a Relu or a
+  /// Clip from 0 between, biases, and zeros beyond the edge in one way at most.
+  std::optional<std::vector<int64_t>> pads_of_readers(const Pair& pair) {
+    if (pair.values.size() > 2 || weights_[pair.first].layer->bias.empty()) return std::nullopt;
+    const bool activation = pair.values.size() == 2;
+    if (activation) {
+      const std::optional<ClipBounds> bounds = bounds_of(node_that_makes(pair.values.back()));
+      if (!bounds || bounds->low != 0) return std::nullopt;
+    }
+    std::vector<int64_t> pads;
+    for (const size_t next : pair.next) {
+      const Layer& layer = *weights_[next].layer;
+      if (layer.bias.empty()) return std::nullopt;
+      if (!is_convolution(layer)) continue;
+      const Node& node = node_of(layer);
+      const std::string kind = node.get_string("auto_pad", "NOTSET");
+      const std::vector<int64_t> own = node.get_ints("pads");
+      if (kind != "NOTSET" && kind != "VALID") return std::nullopt;
+      if (kind == "VALID" || std::ranges::all_of(own, [](int64_t pad) { return pad == 0; })) continue;
+      // The zeros are made before the activation, which has one bound for each channel then.
+      if (!activation || pair.next.size() != 1 || own.size() != 4) return std::nullopt;
+      pads = {0, 0, own[0], own[1], 0, 0, own[2], own[3]};
+    }
+    return pads;
+  }
+
+  /// What an activation's quantizer is better off without. Floats round in proportion to the value, and their zero lies
+  /// best in the middle of a channel; integers have no use for what is below the least value.
+  void choose_shifts(Pair& pair, const Seen& seen) {
+    const auto quantizer = std::ranges::find_if(quantized_.quantizers, [&](const Quantizer& one) {
+      return one.is_activation() && one.tensor == pair.values.back();
+    });
+    if (quantizer == quantized_.quantizers.end() || seen.count == 0) return;
+    const FormatKind kind = format(quantizer->spec.format).kind;
+    const std::optional<std::vector<int64_t>> pads = pads_of_readers(pair);
+    const bool floats = kind == FormatKind::Float;
+    // An integer's range would have to reach down to what is beyond the edge.
+    if (!pads || (!floats && (kind != FormatKind::Integer || !pads->empty() || pair.values.size() != 2))) return;
+    constexpr double kHigh = 3;  // times the variance; below, exact zeros and bounds may be worth more
+    std::vector<float> shifts(seen.sums.size());
+    for (size_t c = 0; c < shifts.size(); ++c) {
+      const double mean = seen.sums[c] / static_cast<double>(seen.count);
+      const double variance = seen.squares[c] / static_cast<double>(seen.count) - mean * mean;
+      const double shift = !floats ? seen.least[c] : mean * mean > kHigh * variance ? mean : 0;
+      shifts[c] = static_cast<float>(shift) * pair.factors[c];
+    }
+    if (std::ranges::all_of(shifts, [](float shift) { return shift == 0; })) return;
+    pair.shifts = std::move(shifts);
+    pair.pads = *pads;
+  }
+
+  void add_to_bias(const Layer& layer, std::span<const double> by) {
+    Initializer& bias = *graph_.find_initializer(layer.bias);
+    std::vector<float> values = bias.tensor.to_float();
+    for (size_t c = 0; c < values.size(); ++c) values[c] = static_cast<float>(values[c] + by[c]);
+    bias.tensor = Tensor::of(bias.tensor.shape(), values);
+  }
+
+  /// Once all weights and biases have their new units.
+  void absorb() {
+    int64_t layers = 0, channels = 0;
+    for (const Pair& pair : pairs_) {
+      if (pair.shifts.empty()) continue;
+      ++layers;
+      channels += std::ranges::count_if(pair.shifts, [](float shift) { return shift != 0; });
+      std::vector<double> down;
+      for (const float shift : pair.shifts) down.push_back(-static_cast<double>(shift));
+      add_to_bias(*weights_[pair.first].layer, down);
+      for (const size_t next : pair.next) {
+        const Weight& weight = weights_[next];
+        std::vector<double> up(static_cast<size_t>(*std::ranges::max_element(weight.out)) + 1);
+        for (size_t i = 0; i < weight.values.size(); ++i) {
+          up[static_cast<size_t>(weight.out[i])] +=
+              static_cast<double>(weight.values[i]) * pair.shifts[static_cast<size_t>(weight.in[i])];
+        }
+        add_to_bias(*weight.layer, up);
+      }
+    }
+    if (channels > 0) {
+      input_.note("biases of {} channels of {} layers went into the next layers", channels, layers);
+    } else {
+      input_.note("no bias could be absorbed: no quantized activation between two layers with biases gains by it");
+    }
   }
 
   /// The largest step it took, as |log s|. With R the range that both weights need at least, s may lie between r1 / R
@@ -266,13 +359,38 @@ class Equalizer {
     return largest;
   }
 
+  /// Weights with the factors that came out, rounded once instead of in every round.
+  void scale_at_once() {
+    std::vector<std::vector<double>> factors(weights_.size());
+    const auto scale = [&](size_t index, bool inputs, const Pair& pair) {
+      const Weight& weight = weights_[index];
+      factors[index].resize(weight.values.size(), 1);
+      const std::vector<int32_t>& channel = inputs ? weight.in : weight.out;
+      for (size_t i = 0; i < weight.values.size(); ++i) {
+        const double factor = static_cast<double>(pair.factors[static_cast<size_t>(channel[i])]);
+        factors[index][i] *= inputs ? 1 / factor : factor;
+      }
+    };
+    for (const Pair& pair : pairs_) {
+      scale(pair.first, false, pair);
+      for (const size_t next : pair.next) scale(next, true, pair);
+    }
+    for (size_t index = 0; index < weights_.size(); ++index) {
+      if (factors[index].empty()) continue;
+      Weight& weight = weights_[index];
+      Tensor& constant = graph_.find_initializer(weight.layer->weight)->tensor;
+      const std::vector<float> before = constant.to_float();
+      for (size_t i = 0; i < before.size(); ++i) weight.values[i] = static_cast<float>(before[i] * factors[index][i]);
+      constant = Tensor::of(weight.layer->weight_shape, weight.values);
+    }
+  }
+
   void store() {
-    std::set<size_t> changed;
     int64_t clips = 0, opened = 0;
+    scale_at_once();
     for (size_t i = 0; i < pairs_.size(); ++i) {
-      const Pair& pair = pairs_[i];
-      changed.insert(pair.first);
-      changed.insert(pair.next.begin(), pair.next.end());
+      Pair& pair = pairs_[i];
+      if (input_.flag("absorb")) choose_shifts(pair, seen_[i]);
       const Layer& layer = *weights_[pair.first].layer;
       if (!layer.bias.empty()) {
         Initializer& bias = *graph_.find_initializer(layer.bias);
@@ -281,23 +399,24 @@ class Equalizer {
         bias.tensor = Tensor::of(bias.tensor.shape(), values);
       }
       for (const std::string& value : pair.values) {
-        quantized_.rescaled[value] = {is_convolution(layer) ? 1 : -1, pair.factors};
+        quantized_.rescaled[value] = {is_convolution(layer) ? 1 : -1, pair.factors, pair.shifts, {}};
       }
+      quantized_.rescaled[pair.values.back()].pads = pair.pads;
       // Between a product and the Add of its bias lies one more value.
-      if (!layer.bias_node.empty()) quantized_.rescaled[layer.node] = {-1, pair.factors};
+      if (!layer.bias_node.empty()) quantized_.rescaled[layer.node] = {-1, pair.factors, {}, {}};
       for (const std::string& clip : pair.clips) {
         if (input_.flag("relu") && never_reached(clip, pair, seen_[i])) {
           open_above(clip), ++opened;
         } else {
-          bound_channels(clip, pair.factors), ++clips;
+          bound_channels(clip, pair), ++clips;
         }
       }
-    }
-    for (const size_t index : changed) {
-      const Weight& weight = weights_[index];
-      graph_.find_initializer(weight.layer->weight)->tensor = Tensor::of(weight.layer->weight_shape, weight.values);
+      if (pair.shifts.empty() || pair.values.size() < 2) continue;
+      if (node_that_makes(pair.values[1]).op == "Relu") bound_channels(pair.values[1], pair);
+      if (!pair.pads.empty()) pad_before(pair);
     }
     input_.report.changed = std::ssize(pairs_);
+    if (input_.flag("absorb")) absorb();
     if (clips > 0) input_.note("{} Clips have bounds for each channel now (Max and Min)", clips);
     if (opened > 0) input_.note("{} Clips are Relus now: no calibration data reached their upper bound", opened);
   }
@@ -320,31 +439,59 @@ class Equalizer {
     clip.attributes.clear();
   }
 
-  /// The Clip that makes `value` as a Max and a Min with one bound for each channel.
-  void bound_channels(const std::string& value, const std::vector<float>& factors) {
+  /// The Relu or Clip that makes `value` as a Max and a Min with one bound for each channel.
+  void bound_channels(const std::string& value, const Pair& pair) {
     const auto clip = std::ranges::find_if(graph_.nodes, [&](const Node& node) { return node.outputs[0] == value; });
     const ClipBounds bounds = *bounds_of(*clip);
-    const std::string inside = graph_.fresh_name(value + "|low");
+    const bool limited = clip->op == "Clip";
+    const std::string inside = limited ? graph_.fresh_name(value + "|low") : value;
     const auto bound = [&](const char* suffix, float limit) {
       std::vector<float> limits;
-      for (const float factor : factors) limits.push_back(std::clamp(limit * factor, -3e38F, 3e38F));
+      for (size_t c = 0; c < pair.factors.size(); ++c) {
+        const float shift = pair.shifts.empty() ? 0.0F : pair.shifts[c];
+        limits.push_back(std::clamp(limit * pair.factors[c] - shift, -3e38F, 3e38F));
+      }
       const std::string name = graph_.fresh_name(value + suffix);
-      graph_.initializers.push_back({name, Tensor::of<float>({1, std::ssize(factors), 1, 1}, limits), {}, {}});
+      const bool last = !is_convolution(*weights_[pair.first].layer);
+      graph_.initializers.push_back(
+          {name, Tensor::of<float>(last ? Shape{pair.channels} : Shape{1, pair.channels, 1, 1}, limits), {}, {}});
       return name;
     };
     Node high;
     high.name = clip->name;
     high.op = "Min";
-    high.inputs = {inside, bound("|bound_high", bounds.high)};
+    if (limited) high.inputs = {inside, bound("|bound_high", bounds.high)};
     high.outputs = {value};
     Node low;
-    low.name = clip->name.empty() ? "" : clip->name + "|low";
+    low.name = clip->name.empty() || !limited ? clip->name : clip->name + "|low";
     low.inputs = {clip->inputs[0]};
     low.outputs = {inside};
-    low.op = bounds.low == 0 ? "Relu" : "Max";
-    if (bounds.low != 0) low.inputs.push_back(bound("|bound_low", bounds.low));
+    low.op = bounds.low == 0 && pair.shifts.empty() ? "Relu" : "Max";
+    if (low.op == "Max") low.inputs.push_back(bound("|bound_low", bounds.low));
     *clip = std::move(low);
-    graph_.nodes.insert(clip + 1, std::move(high));
+    if (limited) graph_.nodes.insert(clip + 1, std::move(high));
+  }
+
+  /// What the next layer puts around shifted values must be what a zero has become: its lower bound. So something lower
+  /// is put around what the activation reads.
+  void pad_before(const Pair& pair) {
+    const std::string& value = pair.values.front();
+    const std::string padded = graph_.fresh_name(value + "|padded");
+    const std::string pads = graph_.fresh_name(value + "|pads"), low = graph_.fresh_name(value + "|pad");
+    graph_.initializers.push_back({pads, Tensor::of<int64_t>({std::ssize(pair.pads)}, pair.pads), {}, {}});
+    graph_.initializers.push_back({low, Tensor::scalar(-1e30F), {}, {}});
+    const auto reader = std::ranges::find_if(
+        graph_.nodes, [&](const Node& node) { return !node.inputs.empty() && node.inputs[0] == value; });
+    reader->inputs[0] = padded;
+    Node pad;
+    pad.op = "Pad";
+    pad.name = padded;
+    pad.inputs = {value, pads, low};
+    pad.outputs = {padded};
+    graph_.nodes.insert(reader, std::move(pad));
+    const Layer& next = *weights_[pair.next.front()].layer;
+    const auto conv = std::ranges::find_if(graph_.nodes, [&](const Node& node) { return node_id(node) == next.node; });
+    conv->erase("pads");
   }
 
   const AlgorithmInput& input_;
@@ -372,6 +519,10 @@ void register_cle(Registry<Algorithm>& algorithms) {
                           {.name = "activations", .help = "no activation gets a wider range than before", .flag = true},
                           {.name = "relu",
                            .help = "a Clip from 0 whose upper bound no data reach becomes a Relu",
+                           .flag = true},
+                          {.name = "absorb",
+                           .help = "what keeps a channel of a quantized activation away from 0 goes into the next "
+                                   "layer's bias",
                            .flag = true}},
               .run = [](const AlgorithmInput& input) { Equalizer(input).run(); }});
 }

@@ -166,6 +166,70 @@ TEST(Cle, AClipThatNothingReachesBecomesAReluWhereAsked) {
   EXPECT_EQ(count(quantize(model, config, &data), "Min"), 2);
 }
 
+/// Channels of what lies between that stay far from 0.
+Model with_high_biases(Model model, float least = 3) {
+  for (const char* name : {"a.bias", "b.bias"}) {
+    Initializer& bias = *model.graph.find_initializer(name);
+    std::vector<float> values = bias.tensor.to_float();
+    for (size_t c = 0; c < values.size(); c += 2) values[c] = least + static_cast<float>(c) / 8;
+    bias.tensor = Tensor::of(bias.tensor.shape(), values);
+  }
+  return model;
+}
+
+bool says(const QuantizedModel& quantized, const char* words) {
+  return std::ranges::any_of(quantized.algorithms.at(0).notes,
+                             [&](const std::string& note) { return note.find(words) != std::string::npos; });
+}
+
+/// Around a depthwise layer's image lie zeros, which are shifted too; data the calibration never saw go lower.
+TEST(Cle, AbsorbedBiasesLeaveTheFunctionAsItIs) {
+  const MemoryDataset data = block_data();
+  const MemoryDataset others({12, 8, 6, 6}, random_values(12 * 8 * 36, 99, 5));
+  for (const bool clips : {false, true}) {
+    const Model model = with_high_biases(clips ? clipped(inverted_residual(false)) : inverted_residual(false));
+    for (const char* scheme : {"fp8", "w8a8"}) {
+      Config config = with_cle(scheme);
+      config.algorithms[0].options["absorb"] = 1;
+      const QuantizedModel quantized = quantize(model, config, &data);
+      const bool floats = std::string(scheme) == "fp8";
+      EXPECT_EQ(quantized.rescaled.at("rb").shifts.empty(), false) << scheme << clips;
+      EXPECT_EQ(quantized.rescaled.at("ra").shifts.empty(), !floats) << "integers gain nothing before a padded layer";
+      EXPECT_TRUE(says(quantized, "went into the next layers")) << scheme << clips;
+      EXPECT_LT(error_between(outputs(quantized.model, data), outputs(model, data)), 1e-5) << scheme << clips;
+      EXPECT_LT(error_between(outputs(quantized.model, others), outputs(model, others)), 1e-5) << scheme << clips;
+    }
+  }
+}
+
+TEST(Cle, AbsorbedBiasesLeaveFinerSteps) {
+  const MemoryDataset data = block_data();
+  const Model model = with_high_biases(clipped(inverted_residual(false)));
+  const std::vector<float> exact = outputs(model, data);
+  const auto error = [&](const char* scheme, bool absorb) {
+    Config config = with_cle(scheme);
+    config.global.weight = SlotRule::stays_float();
+    config.algorithms[0].options["absorb"] = absorb ? 1 : 0;
+    return error_between(outputs(simulate(quantize(model, config, &data)), data), exact);
+  };
+  EXPECT_LT(error("fp8", true), 0.6 * error("fp8", false));
+  const auto range = [&](bool absorb) {
+    Config config = with_cle("w8a8");
+    config.algorithms[0].options["absorb"] = absorb ? 1 : 0;
+    const Model open = with_high_biases(inverted_residual(false), 30);
+    return quantize(open, config, &data).find("b", Slot::Output)->observed.max;
+  };
+  EXPECT_LT(range(true), range(false));
+}
+
+TEST(Cle, WithNothingToAbsorbItSaysSo) {
+  Config config = with_cle("w8");
+  config.algorithms[0].options["absorb"] = 1;
+  const MemoryDataset data = block_data();
+  const QuantizedModel quantized = quantize(with_high_biases(inverted_residual(false)), config, &data);
+  EXPECT_TRUE(says(quantized, "no bias could be absorbed"));
+}
+
 TEST(Cle, WithoutAPairItSaysSo) {
   Model model = make_model(
       {make_node("Conv", {"x", "w"}, {"c"}), make_node("Tanh", {"c"}, {"t"}), make_node("Conv", {"t", "v"}, {"y"})},

@@ -1,7 +1,9 @@
 // Rounding with error feedback: Frantar et al. 2022, arXiv:2210.17323.
 #include <algorithm>
+#include <map>
 #include <mutex>
 
+#include "quant/round_all.h"
 #include "quant/weight_ranges.h"
 
 namespace kaon {
@@ -26,35 +28,29 @@ std::vector<double> costs_of(const GptqFactor& factor) {
 }
 
 void round_weights(const AlgorithmInput& input) {
-  std::vector<GridWeight> weights = grid_weights(input);
-  if (weights.empty()) return;
-  const auto statistics = statistics_of(weights, input);
   const GptqOptions options{input.option("damping"), input.flag("act_order")};
   const bool clip = input.flag("clip") && !has_ranges(input.quantized);
-  std::vector<FloatMatrix> codes;
-  std::vector<std::vector<int64_t>> scales(weights.size());
-  for (size_t w = 0; w < weights.size(); ++w) {
-    codes.emplace_back(weights[w].exact.rows, weights[w].exact.cols);
-    if (clip && !weights[w].is_float) scales[w] = scales_along_rows(weights[w]);
-  }
-  std::vector<double> damped(weights.size());
+  std::map<std::string, std::vector<int64_t>> scales;  // by name; so are these
+  std::map<std::string, double> damped;
   std::mutex mutex;
-  for_each_group(weights, [&](size_t w, int64_t group) {
-    const Matrix target = exact_rows(weights[w], group);
-    const Matrix& gram = statistics[w]->gram[static_cast<size_t>(group)];
-    const GptqFactor factor = factor_for_gptq(gram, options, weights[w].name());
-    if (!scales[w].empty()) narrow_ranges(weights[w], group, scales[w], costs_of(factor));
-    round_gptq({weights[w], group, target, gram}, factor, codes[w]);
+  const auto scales_of = [&](const GridWeight& weight) -> const std::vector<int64_t>& {
     const std::lock_guard lock(mutex);
-    damped[w] = std::max(damped[w], factor.more);
+    const auto [known, added] = scales.try_emplace(weight.name());
+    if (added && clip && !weight.is_float) known->second = scales_along_rows(weight);
+    return known->second;
+  };
+  round_all(input, [&](GridWeight& weight, const GroupRows& rows, FloatMatrix& codes) {
+    const GptqFactor factor = factor_for_gptq(rows.gram, options, weight.name());
+    const std::vector<int64_t>& own = scales_of(weight);
+    if (!own.empty()) narrow_ranges(weight, rows.group, own, costs_of(factor));
+    round_gptq(rows, factor, codes);
+    if (factor.more <= 0) return;
+    const std::lock_guard lock(mutex);
+    double& most = damped[weight.name()];
+    most = std::max(most, factor.more);
   });
-  for (size_t w = 0; w < weights.size(); ++w) {
-    write_codes(input.quantized, weights[w], codes[w]);
-    ++input.report.changed;
-    if (damped[w] > 0) {
-      input.note("{}: too few data tell its inputs apart; damped by a further {:.0e} of the mean diagonal",
-                 weights[w].name(), damped[w]);
-    }
+  for (const auto& [name, more] : damped) {
+    input.note("{}: too few data tell its inputs apart; damped by a further {:.0e} of the mean diagonal", name, more);
   }
 }
 
