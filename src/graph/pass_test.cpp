@@ -174,6 +174,21 @@ TEST(ConstantFolding, ABranchsOwnValueHidesTheConstant) {
   EXPECT_EQ(run_only("constant_folding", model, adding()), 0);
 }
 
+TEST(ConstantFolding, WidensLargeWeights) {
+  constexpr int64_t kRows = 9 << 10, kColumns = 1 << 10;  // more than 16 MiB are added
+  const std::vector<uint16_t> ones(static_cast<size_t>(kRows * kColumns), 0x3F80);
+  const Tensor stored = Tensor::copy_bytes(DType::BFloat16, {kRows, kColumns}, std::as_bytes(std::span(ones)));
+  Model model = make_model({make_node("Cast", {"w16"}, {"w"}, {{"to", static_cast<int64_t>(DType::Float32), {}}}),
+                            make_node("MatMul", {"x", "w"}, {"y"})},
+                           {{"w16", stored, {}, {}}}, {make_value("x", {1, kRows})}, {"y"});
+  PassContext context;
+  context.evaluate = [](const Node&, const Model&, std::span<const Tensor> inputs) {
+    return std::vector<Tensor>{Tensor::of<float>(inputs[0].shape(), inputs[0].to_float())};
+  };
+  EXPECT_EQ(run_only("constant_folding", model, context), 1);
+  EXPECT_EQ(ops_of(model.graph), "MatMul");
+}
+
 TEST(ConstantFolding, LeavesQuantizedWeightsRandomAndHugeOnes) {
   const Initializer shape{"s", Tensor::of({2}, std::vector<int64_t>{1 << 20, 1 << 20}), {}, {}};
   const Initializer small{"small", Tensor::of({1}, std::vector<int64_t>{4}), {}, {}};

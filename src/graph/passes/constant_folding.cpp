@@ -12,7 +12,7 @@ namespace kaon::passes {
 
 namespace {
 
-/// What a fold may add to the model, in bytes.
+/// What a fold may add to the model, in bytes; to large inputs it may add as much again, as widening 16 bits does.
 constexpr int64_t kMostGrowth = int64_t{16} << 20;
 
 /// The constants that a graph sees, with those of the graphs around it.
@@ -141,7 +141,7 @@ class Folder {
       if (!result.defined()) return {};
       result_bytes += result.byte_size();
     }
-    return result_bytes - input_bytes > kMostGrowth ? std::vector<Tensor>{} : results;
+    return result_bytes - input_bytes > std::max(kMostGrowth, input_bytes) ? std::vector<Tensor>{} : results;
   }
 
   const Model& model_;
