@@ -3,8 +3,9 @@
 For llama-9m and opt-17m of MODELS and the schemes below, `kaon quantize` writes a folder; transformers with
 compressed-tensors loads it and gives the perplexity of some windows, which must be what `kaon eval` says of the folder.
 Where inputs are quantized as they come, that library's Python differs from the kernels that serve such folders, and from
-Kaon: its scale is amax / 127.5, and tokens of an input without a batch axis (OPT's fc1 and fc2) share one. It is compared
-as it is, loosely, and with these two mended.
+Kaon: its scale is amax / 127.5, and tokens of an input without a batch axis (OPT's fc1 and fc2) share one. These two are
+mended here. Rounded inputs make of the last bit of a sum a step: embeddings that differ by 1e-6 move the library's own
+perplexity over these tokens by up to 0.3 %. So several such runs are made, and Kaon must lie among them.
 nvfp4 and mxfp4 are decompressed tensor by tensor by compressed-tensors, and must be what the format's description says.
 Integer layouts, and those of awq, gptq and quark, are unpacked here once more, from that description alone.
 
@@ -34,7 +35,7 @@ from safetensors import safe_open
 KAON, MODELS = sys.argv[1:3]
 WINDOWS, LENGTH = 8, 256
 BOUND = 5e-4
-AS_IT_IS = 1e-2
+SPREAD = 3  # standard deviations
 failures = 0
 
 
@@ -78,6 +79,17 @@ def mended_dynamic_scales(value, args, module=None, global_scale=None):
         size = value.abs().amax().reshape(1)
     scale = size / most
     return torch.where(scale == 0, torch.ones_like(scale), scale), torch.zeros_like(scale)
+
+
+def perplexities_nearby(model, ids):
+    embeddings = model.get_input_embeddings().weight
+    exact, found = embeddings.data.clone(), []
+    torch.manual_seed(0)
+    for size in (0, 1e-6, 1e-6, 1e-6):
+        embeddings.data = exact * (1 + size * torch.randn_like(exact))
+        found.append(perplexity(model, ids))
+    embeddings.data = exact
+    return found
 
 
 def unpack(words, bits, count):
@@ -214,6 +226,7 @@ def other_layouts(work, source):
 
 
 def main():
+    forward.compute_dynamic_scales_and_zp = mended_dynamic_scales
     with tempfile.TemporaryDirectory() as work:
         channel8 = dict(format="int8", granularity="per_channel")
         schemes = {
@@ -233,17 +246,13 @@ def main():
                 run("quantize", source, *[data if flag == "DATA" else flag for flag in flags], "-o", out)
                 ours = run("eval", out, "--data", data, "--metric", "ppl")["metrics"]["ppl"]
                 model = transformers.AutoModelForCausalLM.from_pretrained(out, dtype=torch.float32).eval()
-                theirs = perplexity(model, ids)
-                dynamic = scheme in ("fp8d", "w8a8 tokens")
-                expect(abs(ours / theirs - 1) < (AS_IT_IS if dynamic else BOUND),
-                       f"{name} {scheme}: kaon {ours:.4f}, transformers {theirs:.4f}")
-                if dynamic:
-                    as_it_is = forward.compute_dynamic_scales_and_zp
-                    forward.compute_dynamic_scales_and_zp = mended_dynamic_scales
-                    theirs = perplexity(model, ids)
-                    forward.compute_dynamic_scales_and_zp = as_it_is
-                    expect(abs(ours / theirs - 1) < BOUND,
-                           f"{name} {scheme}: kaon {ours:.4f}, transformers {theirs:.4f} with one scale for each token")
+                if scheme in ("fp8d", "w8a8 tokens", "w8a8c static"):
+                    several = perplexities_nearby(model, ids)
+                    theirs, bound = np.mean(several), max(BOUND, SPREAD * np.std(several, ddof=1) / np.mean(several))
+                else:
+                    theirs, bound = perplexity(model, ids), BOUND
+                expect(abs(ours / theirs - 1) < bound,
+                       f"{name} {scheme}: kaon {ours:.4f}, transformers {theirs:.4f}, within {bound:.2%}")
                 config = json.load(open(os.path.join(out, "config.json")))["quantization_config"]
                 if config["format"] == "pack-quantized":
                     args = config["config_groups"]["group_0"]["weights"]
