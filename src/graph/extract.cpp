@@ -101,7 +101,6 @@ class Extraction {
     const auto unneeded = [&](const std::string& name) { return !seen_.contains(name) || given_.contains(name); };
     std::erase_if(part.initializers, [&](const Initializer& constant) { return unneeded(constant.name); });
     std::erase_if(part.values, [&](const ValueInfo& info) { return unneeded(info.name); });
-    std::erase_if(part.folded_norms, [&](const auto& entry) { return unneeded(entry.first); });
   }
 
   ValueInfo info(const std::string& value) const { return infos_(value); }

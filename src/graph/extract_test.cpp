@@ -13,8 +13,6 @@ Model block() {
                             make_node("Add", {"b", "x"}, {"c"}), make_node("MatMul", {"c", "v"}, {"d"})},
                            {make_counting("w", {2, 2}), make_counting("v", {2, 2})}, {make_value("x", {1, 2})}, {"d"});
   model.graph.values = {make_value("a", {1, 2}), make_value("c", {1, 2})};
-  model.graph.folded_norms["a"] = {};
-  model.graph.folded_norms["d"] = {};
   return model;
 }
 
@@ -37,7 +35,6 @@ TEST(Extract, KeepsWhatLiesBetween) {
   EXPECT_EQ(constants(layer), (std::vector<std::string>{"w"}));
   EXPECT_EQ(layer.opset(), 17);
   EXPECT_EQ(layer.graph.values.size(), 1U);
-  EXPECT_EQ(layer.graph.folded_norms.size(), 1U);
   // The constants are shared with the whole model, not copied.
   EXPECT_EQ(layer.graph.initializers[0].tensor.bytes().data(), whole.graph.initializers[0].tensor.bytes().data());
 

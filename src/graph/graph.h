@@ -79,13 +79,6 @@ struct Initializer {
   std::string extra;
 };
 
-/// The BatchNormalization that was folded into a layer. Its parameters say how the layer's output is distributed, per
-/// channel: mean beta, standard deviation |gamma|.
-struct FoldedNorm {
-  std::vector<float> gamma;
-  std::vector<float> beta;
-};
-
 /// Nodes in an order where every value is made before it is used; every value name is made once.
 /// A subgraph also sees the values of the graphs around it.
 struct Graph {
@@ -95,8 +88,7 @@ struct Graph {
   std::vector<ValueInfo> outputs;
   std::vector<Initializer> initializers;
   std::vector<Node> nodes;
-  std::vector<ValueInfo> values;                   ///< infos of values between, as far as the file gives them
-  std::map<std::string, FoldedNorm> folded_norms;  ///< by the output value of the layer
+  std::vector<ValueInfo> values;  ///< infos of values between, as far as the file gives them
   std::string extra;
 
   const Initializer* find_initializer(std::string_view value) const;

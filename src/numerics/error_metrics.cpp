@@ -107,19 +107,6 @@ ErrorMetrics of_block(const float* x, const float* r, int64_t count) {
   return result;
 }
 
-std::vector<double> to_weights(const std::vector<int64_t>& counts) { return {counts.begin(), counts.end()}; }
-
-double checked_sum(std::span<const double> weights, const char* name) {
-  double sum = 0;
-  for (const double weight : weights) {
-    if (!(weight >= 0) || std::isinf(weight)) {
-      fail(ErrorCode::InvalidInput, name, "has a weight of {}; each must be finite and 0 or more", weight);
-    }
-    sum += weight;
-  }
-  return sum;
-}
-
 }  // namespace
 
 void ErrorMetrics::update(FloatView x, FloatView reference) {
@@ -173,30 +160,6 @@ double ErrorMetrics::cosine() const {
   if (energy == 0 && reference_energy == 0) return 1;
   if (energy == 0 || reference_energy == 0) return 0;
   return std::clamp(product / std::sqrt(energy * reference_energy), -1.0, 1.0);
-}
-
-double kl_divergence(std::span<const double> p, std::span<const double> q, double smoothing) {
-  check_size(std::ssize(q), std::ssize(p), "q");
-  if (!(smoothing >= 0 && smoothing < 1)) {
-    fail(ErrorCode::InvalidInput, "smoothing", "is {}; it must be 0 or more and below 1", smoothing);
-  }
-  const double p_sum = checked_sum(p, "p");
-  const double q_sum = checked_sum(q, "q");
-  if (p_sum == 0 || q_sum == 0) return std::numeric_limits<double>::quiet_NaN();
-  const double uniform = smoothing / static_cast<double>(p.size());
-  double divergence = 0;
-  for (size_t i = 0; i < p.size(); ++i) {
-    const double pi = (1 - smoothing) * (p[i] / p_sum) + uniform;
-    const double qi = (1 - smoothing) * (q[i] / q_sum) + uniform;
-    if (pi > 0) divergence += pi * std::log(pi / qi);
-  }
-  return std::max(0.0, divergence);
-}
-
-double kl_divergence(const Histogram& p, const Histogram& q, double smoothing) {
-  Histogram grid = p;
-  grid.merge(q);
-  return kl_divergence(to_weights(p.counts_on(grid)), to_weights(q.counts_on(grid)), smoothing);
 }
 
 }  // namespace kaon

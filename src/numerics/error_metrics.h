@@ -38,15 +38,4 @@ struct ErrorMetrics {
   bool operator==(const ErrorMetrics&) const = default;
 };
 
-/// The share of the uniform distribution that kl_divergence mixes into both sides.
-inline constexpr double kKlSmoothing = 1e-6;
-
-/// Σ p ln(p/q) in nats. The weights (none negative) are normalised to a sum of 1, then both become
-/// (1 - smoothing)·p + smoothing/bins: so empty bins give a finite result, and equal sides exactly 0.
-/// `smoothing` in [0, 1); with 0 the result is Inf where only q has an empty bin. NaN where a side sums to 0.
-double kl_divergence(std::span<const double> p, std::span<const double> q, double smoothing = kKlSmoothing);
-
-/// The same for two histograms of equally many bins(), on the bins of both merged.
-double kl_divergence(const Histogram& p, const Histogram& q, double smoothing = kKlSmoothing);
-
 }  // namespace kaon

@@ -187,59 +187,5 @@ TEST(ErrorMetrics, bad_parameters_are_named) {
   }
 }
 
-TEST(KlDivergence, of_known_distributions) {
-  const std::vector<double> p{0.5, 0.5}, q{0.25, 0.75}, scaled{2, 6};
-  const double expected = 0.5 * std::log(2.0) + 0.5 * std::log(2.0 / 3);
-  EXPECT_NEAR(kl_divergence(p, q, 0), expected, 1e-15);
-  EXPECT_NEAR(kl_divergence(p, scaled, 0), expected, 1e-15);
-  EXPECT_NEAR(kl_divergence(p, q), expected, 1e-5);
-  EXPECT_EQ(kl_divergence(p, p, 0), 0);
-  const std::vector<double> one{1, 0}, other{0, 1}, none{0, 0};
-  EXPECT_EQ(kl_divergence(one, p, 0), std::log(2.0));
-  EXPECT_EQ(kl_divergence(p, one, 0), kInfinite);
-  // Smoothed: both sides are (1 - s/2, s/2), mirrored.
-  const double s = 0.01;
-  EXPECT_NEAR(kl_divergence(one, other, s), (1 - s) * std::log((1 - s / 2) / (s / 2)), 1e-12);
-  EXPECT_TRUE(std::isnan(kl_divergence(one, none)));
-  EXPECT_TRUE(std::isnan(kl_divergence(none, one)));
-}
-
-TEST(KlDivergence, between_histograms) {
-  const auto histogram = [](float mean, float stddev, unsigned seed) {
-    Histogram result(256);
-    result.update(normal(400000, mean, stddev, seed));
-    return result;
-  };
-  const Histogram a = histogram(0, 1, 1);
-  EXPECT_EQ(kl_divergence(a, a), 0);
-  EXPECT_LT(kl_divergence(a, histogram(0, 1, 2)), 2e-3);
-  // Between normal distributions: ln(s2/s1) + (s1² + (m1-m2)²) / (2 s2²) - 1/2.
-  EXPECT_NEAR(kl_divergence(a, histogram(0.5f, 1, 3)), 0.125, 0.005);
-  EXPECT_NEAR(kl_divergence(a, histogram(0, 2, 4)), std::log(2.0) + 1 / 8.0 - 0.5, 0.01);
-  const double far = kl_divergence(a, histogram(1e6f, 1, 5));
-  EXPECT_TRUE(std::isfinite(far));
-  EXPECT_GT(far, 10);
-  EXPECT_TRUE(std::isnan(kl_divergence(a, Histogram(256))));
-  EXPECT_THROW(kl_divergence(a, Histogram(128)), Error);
-}
-
-TEST(KlDivergence, bad_parameters_are_named) {
-  const auto where = [](std::vector<double> p, std::vector<double> q, double smoothing) {
-    try {
-      kl_divergence(p, q, smoothing);
-    } catch (const Error& error) {
-      EXPECT_EQ(error.code(), ErrorCode::InvalidInput);
-      return error.where();
-    }
-    return std::string("no error");
-  };
-  EXPECT_EQ(where({1, 2}, {1}, 0), "q");
-  EXPECT_EQ(where({1, -2}, {1, 1}, 0), "p");
-  EXPECT_EQ(where({1, 2}, {1, kInfinite}, 0), "q");
-  EXPECT_EQ(where({1, 2}, {1, 1}, 1), "smoothing");
-  EXPECT_EQ(where({1, 2}, {1, 1}, kNan), "smoothing");
-  EXPECT_EQ(where({1, 2}, {1, 1}, 0.5), "no error");
-}
-
 }  // namespace
 }  // namespace kaon

@@ -247,19 +247,5 @@ double Histogram::absolute_quantile(double q) const {
   return quantile_of(bins.counts, q, static_cast<double>(bins.first) * width(), width(), least, absmax());
 }
 
-std::vector<int64_t> Histogram::counts_on(const Histogram& grid) const {
-  std::vector<int64_t> result(grid.counts_.size());
-  if (count_ == 0) return result;
-  if (grid.exponent_ < exponent_ || grid.min_ > min_ || grid.max_ < max_) {
-    fail(ErrorCode::InvalidInput, "grid", "covers [{}, {}] in bins of {}; [{}, {}] in bins of {} or wider is needed",
-         grid.min_, grid.max_, grid.width(), min_, max_, width());
-  }
-  for (int64_t i = 0; i < std::ssize(counts_); ++i) {
-    const int64_t bin = coarser(first_ + i, grid.exponent_ - exponent_) - grid.first_;
-    result[static_cast<size_t>(bin)] += counts_[static_cast<size_t>(i)];
-  }
-  return result;
-}
-
 }  // namespace kaon
 #endif

@@ -54,10 +54,6 @@ class Histogram {
   /// quantile() of |x|; 1 gives absmax().
   double absolute_quantile(double q) const;
 
-  /// The counts in the bins of `grid`, which must cover this range with a width no smaller (as this histogram merged
-  /// with another does).
-  std::vector<int64_t> counts_on(const Histogram& grid) const;
-
   bool operator==(const Histogram&) const = default;
 
  private:

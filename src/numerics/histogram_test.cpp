@@ -246,18 +246,6 @@ TEST(Histogram, edges_enclose_the_data) {
   for (size_t i = 0; i + 1 < edges.size(); ++i) ASSERT_EQ(edges[i + 1] - edges[i], histogram.width());
 }
 
-TEST(Histogram, counts_on_a_common_grid) {
-  const std::vector<float> narrow = normal(1000, 0, 1), wide = normal(1000, 5, 30);
-  const Histogram a = of(narrow), b = of(wide);
-  Histogram grid = a;
-  grid.merge(b);
-  const std::vector<int64_t> on_a = a.counts_on(grid), on_b = b.counts_on(grid);
-  for (size_t i = 0; i < grid.counts().size(); ++i) ASSERT_EQ(on_a[i] + on_b[i], grid.counts()[i]);
-  EXPECT_EQ(std::accumulate(on_a.begin(), on_a.end(), int64_t{0}), 1000);
-  EXPECT_EQ(Histogram().counts_on(grid), std::vector<int64_t>(grid.counts().size()));
-  EXPECT_THROW(b.counts_on(a), Error);
-}
-
 TEST(Histogram, of_half_precision_is_that_of_the_converted) {
   const std::vector<float> values = normal(10001, 0, 1);
   std::vector<uint16_t> halves(values.size()), bfloats(values.size());

@@ -7,9 +7,8 @@
 namespace kaon {
 
 enum class Symmetry {
-  Symmetric,        ///< scale amax/⌊n/2⌋ (amax/127 for 8 bits), every code in use
-  StrictSymmetric,  ///< the same scale; quantize with without_lowest(format) and -128 stays unused even where x clips
-  Asymmetric,       ///< range widened to hold 0; zero is exactly representable
+  Symmetric,   ///< scale amax/⌊n/2⌋ (amax/127 for 8 bits), every code in use
+  Asymmetric,  ///< range widened to hold 0; zero is exactly representable
 };
 
 struct Range {
@@ -23,7 +22,7 @@ struct ScaleZero {
 };
 
 /// The scale and zero point that cover `range`, in float32 arithmetic. For b bits:
-///   Integer, both symmetric kinds: scale = amax / (2^(b-1) - 1); zero point 0, or 2^(b-1) for an unsigned format.
+///   Integer, Symmetric: scale = amax / (2^(b-1) - 1); zero point 0, or 2^(b-1) for an unsigned format.
 ///   Integer, Asymmetric: scale = (max - min) / (2^b - 1), zero point = saturate(round_half_even(low - min / scale)),
 ///   low the lowest code; for uint8 that is ONNX's DynamicQuantizeLinear to the bit.
 ///   Float: scale = amax / format.max(), zero point 0, whatever the symmetry. Block formats throw InvalidInput.

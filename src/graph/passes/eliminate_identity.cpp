@@ -86,12 +86,6 @@ int64_t change(Graph& graph) {
     rename_reads(node, promoted);
     for (std::string& output : node.outputs) rename(output, promoted);
   }
-  for (const auto& [from, to] : promoted) {
-    if (auto norm = graph.folded_norms.extract(from)) {
-      norm.key() = to;
-      graph.folded_norms.insert(std::move(norm));
-    }
-  }
   return changes;
 }
 

@@ -9,11 +9,11 @@ namespace kaon::passes {
 
 namespace {
 
-/// y = x · factor + offset, per channel, and what it is made of.
+/// y = (x - mean) · factor + beta, per channel.
 struct Affine {
   std::vector<double> factor;
   std::vector<double> mean;
-  FoldedNorm norm;
+  std::vector<float> beta;
 };
 
 /// A weight as [outer, channels, inner], with `groups` runs of channels where outer rows belong to one group each.
@@ -82,13 +82,11 @@ class Folder {
     Tensor new_weight = scaled(*weight, *layout, affine->factor);
     std::vector<float> new_bias(affine->factor.size());
     for (size_t c = 0; c < new_bias.size(); ++c) {
-      new_bias[c] = static_cast<float>(((*bias)[c] - affine->mean[c]) * affine->factor[c] + affine->norm.beta[c]);
+      new_bias[c] = static_cast<float>(((*bias)[c] - affine->mean[c]) * affine->factor[c] + affine->beta[c]);
     }
     replace_input(layer, 1, std::move(new_weight), layer.inputs[1]);
     replace_input(layer, 2, Tensor::of({layout->channels()}, new_bias), bias_name(layer.inputs[1]));
     layer.erase("beta");  // Gemm's; it is in the new bias
-    graph_.folded_norms.erase(input);
-    graph_.folded_norms[norm.outputs[0]] = affine->norm;
     layer.outputs[0] = norm.outputs[0];
     moved_[norm.outputs[0]] = producer;
     return true;
@@ -123,7 +121,7 @@ class Folder {
     const size_t channels = gamma->size();
     if (beta->size() != channels || mean->size() != channels || variance->size() != channels) return std::nullopt;
     const double epsilon = norm.get_float("epsilon", 1e-5F);
-    Affine affine{std::vector<double>(channels), {mean->begin(), mean->end()}, {*gamma, *beta}};
+    Affine affine{std::vector<double>(channels), {mean->begin(), mean->end()}, *beta};
     for (size_t c = 0; c < channels; ++c) {
       affine.factor[c] = (*gamma)[c] / std::sqrt((*variance)[c] + epsilon);
       if (!std::isfinite(affine.factor[c])) return std::nullopt;

@@ -13,7 +13,7 @@ int64_t constants_to_initializers(Model& model, const PassContext& context);
 int64_t eliminate_identity(Model& model, const PassContext& context);
 /// Nodes that read only constants become initializers.
 int64_t constant_folding(Model& model, const PassContext& context);
-/// BatchNormalization right after a layer goes into its weight and bias; see Graph::folded_norms.
+/// BatchNormalization right after a layer goes into its weight and bias.
 int64_t fold_batch_norm(Model& model, const PassContext& context);
 /// Float weights of layers inside subgraphs move to the outermost graph; equal ones become one.
 int64_t hoist_weights(Model& model, const PassContext& context);

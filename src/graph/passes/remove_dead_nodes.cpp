@@ -47,7 +47,6 @@ int64_t change(Graph& graph) {
   for (const Initializer& initializer : graph.initializers) exists.insert(initializer.name);
   for (const Node& node : graph.nodes) exists.insert(node.outputs.begin(), node.outputs.end());
   std::erase_if(graph.values, [&](const ValueInfo& info) { return !exists.contains(info.name); });
-  std::erase_if(graph.folded_norms, [&](const auto& entry) { return !exists.contains(entry.first); });
   return changes;
 }
 
