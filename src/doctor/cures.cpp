@@ -73,7 +73,7 @@ class Menu {
     bool groups = false;
     for (const Quantizer& one : quantized().quantizers) {
       const bool listed = ids.empty() || std::ranges::find(ids, one.id) != ids.end();
-      if (!listed || one.kind != Slot::Weight || has_own_scales(one.spec) || is_cast(format(one.spec.format))) continue;
+      if (!listed || one.kind != Slot::Weight || !learns_scales(format(one.spec.format))) continue;
       Spec spec = spec_of(one);
       if (one.spec.granularity == Granularity::PerTensor) {
         spec.granularity = Granularity::PerChannel;

@@ -16,6 +16,8 @@ bool is_cast(const Format& format) { return format.kind == FormatKind::Float && 
 
 bool has_own_scales(const TensorSpec& spec) { return format(spec.format).kind == FormatKind::Block; }
 
+bool learns_scales(const Format& format) { return format.kind != FormatKind::Block && !is_cast(format); }
+
 Tiling tiling_of(const TensorSpec& spec, std::span<const int64_t> shape) {
   switch (spec.granularity) {
     case Granularity::PerTensor: return Tiling::per_tensor(shape);

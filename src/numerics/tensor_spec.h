@@ -33,6 +33,9 @@ bool is_cast(const Format& format);
 /// Whether the scales lie inside the format itself (Block kind): such a spec has no QuantParams.
 bool has_own_scales(const TensorSpec& spec);
 
+/// Whether scales are chosen from the values: neither cast nor with scales of its own.
+bool learns_scales(const Format& format);
+
 /// The cut of a tensor of `shape`. Throws InvalidInput where the axis does not exist.
 Tiling tiling_of(const TensorSpec& spec, std::span<const int64_t> shape);
 

@@ -85,6 +85,12 @@ TEST(TensorSpec, BlocksRunAlongTheAxis) {
   EXPECT_FALSE(has_own_scales({.format = "int4", .granularity = Granularity::PerGroup}));
 }
 
+TEST(TensorSpec, ScalesAreLearnedUnlessTheFormatHasItsOwnOrNone) {
+  for (const std::string name : {"int8", "uint4", "fp8_e4m3"}) EXPECT_TRUE(learns_scales(format(name))) << name;
+  for (const std::string name : {"mxfp4", "nvfp4", "float16", "bfloat16"})
+    EXPECT_FALSE(learns_scales(format(name))) << name;
+}
+
 TEST(TensorSpec, OneScaleServesEveryShape) {
   const TensorSpec spec{.format = "uint8", .symmetric = false};
   const Floats small = wave(6);

@@ -126,8 +126,7 @@ class Learner {
 }  // namespace
 
 bool needs_data(const Quantizer& quantizer) {
-  return quantizer.is_activation() && !quantizer.dynamic && !has_own_scales(quantizer.spec) &&
-         !is_cast(format(quantizer.spec.format));
+  return quantizer.is_activation() && !quantizer.dynamic && learns_scales(format(quantizer.spec.format));
 }
 
 void calibrate_activations(QuantizedModel& quantized, const Dataset& data, const QuantizeSettings& settings) {

@@ -42,9 +42,7 @@ struct Quantizer {
   /// "conv1.input", "conv1.weight": the first slot it serves.
   std::string label() const;
   bool is_activation() const { return kind == Slot::Input || kind == Slot::Output; }
-  bool calibrated() const {
-    return dynamic || has_own_scales(spec) || is_cast(format(spec.format)) || !params.scale.empty();
-  }
+  bool calibrated() const { return dynamic || !learns_scales(format(spec.format)) || !params.scale.empty(); }
   /// Quantizes and dequantizes; `out` may be `in`.
   void apply(FloatView in, std::span<float> out, std::span<const int64_t> shape) const;
 };

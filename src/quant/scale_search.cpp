@@ -190,7 +190,7 @@ class Search {
   static void quantize_by(const Quantizer* quantizer, std::vector<float>& values, const Shape& shape) {
     if (quantizer == nullptr) return;
     const TensorSpec& spec = quantizer->spec;
-    if (quantizer->dynamic || has_own_scales(spec) || is_cast(format(spec.format))) {
+    if (quantizer->dynamic || !learns_scales(format(spec.format))) {
       fake_quantize(values, values, shape, spec);
       return;
     }

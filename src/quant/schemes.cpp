@@ -101,12 +101,9 @@ bool says_eight_bit_integer(const SlotRule& slot) {
   return says(slot, "format") && f.kind == FormatKind::Integer && f.bits == 8;
 }
 
-bool has_scales_to_learn(const Spec& spec) {
-  const Format& f = format(spec.format);
-  return !is_cast(f) && f.kind != FormatKind::Block;
+bool is_calibrated(const SlotRule& rule) {
+  return rule.spec && !rule.spec->dynamic && learns_scales(format(rule.spec->format));
 }
-
-bool is_calibrated(const SlotRule& rule) { return rule.spec && !rule.spec->dynamic && has_scales_to_learn(*rule.spec); }
 
 /// Whether a slot may end up with a range to learn, whichever rules meet in a layer.
 bool may_be_calibrated(const Config& config, Slot slot) {
@@ -118,9 +115,9 @@ bool may_be_calibrated(const Config& config, Slot slot) {
     if (!at.spec) return;
     std::set<std::pair<bool, bool>> more;
     const bool whole = at.keys.empty() || (may_be_float && says(at, "format"));
-    if (whole) more.emplace(has_scales_to_learn(*at.spec), at.spec->dynamic);
+    if (whole) more.emplace(learns_scales(format(at.spec->format)), at.spec->dynamic);
     for (const auto& [scales, dynamic] : states) {
-      more.emplace(says(at, "format") ? has_scales_to_learn(*at.spec) : scales,
+      more.emplace(says(at, "format") ? learns_scales(format(at.spec->format)) : scales,
                    says(at, "dynamic") ? at.spec->dynamic : dynamic);
     }
     states.merge(more);
