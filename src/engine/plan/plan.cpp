@@ -5,6 +5,7 @@
 #include <new>
 #include <numeric>
 
+#include "base/parallel_backend.h"
 #include "engine/plan/batch.h"
 
 namespace kaon {
@@ -129,6 +130,7 @@ void Plan::resume(const std::byte* live) {
 
 void Plan::execute() {
   for (size_t i = 0; i < lowered_.actions.size(); ++i) {
+    adapt_waits();  // one run may take seconds
     lowered_.actions[i]->run(runtime_);
     for (const int32_t slot : release_[i]) runtime_.values[static_cast<size_t>(slot)] = {};
   }
