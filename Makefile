@@ -1,5 +1,5 @@
 # `make` alone lists the targets. JOBS=N sets how many tests run at once.
-.PHONY: help quickstart test build bench format lint fuzz clean-room deps deps-test deps-clang oracles
+.PHONY: help quickstart test build bench format lint fuzz clean-room deps deps-test deps-clang oracles oracles-lm
 FUZZ_RUNS ?= 1000000
 FUZZ_SECONDS ?= 300
 
@@ -47,3 +47,6 @@ deps-clang:
 
 oracles: deps-test ## build/oracles: the Python peers that tests compare with
 	@scripts/oracles.sh
+
+oracles-lm: deps-test ## build/oracles-lm: torch, transformers and llama.cpp, for bench/lm and oracles.lm_folders
+	@scripts/oracles.sh lm

@@ -1,9 +1,11 @@
 #!/usr/bin/env bash
-# Makes build/oracles, a Python environment with the pinned peers that tests and benchmarks compare with.
+# Makes build/oracles, a Python environment with the pinned peers that tests and benchmarks compare with; with the
+# argument `lm` build/oracles-lm, the large ones for language models, which no test needs.
 set -euo pipefail
 cd "$(dirname "$0")/.."
-oracles=build/oracles
-pinned=scripts/oracles.txt
+name=oracles${1:+-$1}
+oracles=build/$name
+pinned=scripts/$name.txt
 
 ! cmp -s "$pinned" "$oracles/pinned.txt" || exit 0
 rm -rf "$oracles"
@@ -13,6 +15,6 @@ if python3 -m venv "$oracles" &&
   echo "oracles: $oracles is ready"
 else
   rm -rf "$oracles"
-  echo "oracles: could not be installed (no network?)" >&2
+  echo "oracles: $oracles could not be installed (no network?)" >&2
   exit 1
 fi
