@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "base/error.h"
+#include "base/json_text.h"
 #include "base/mapped_file.h"
 
 namespace kaon::lm {
@@ -10,10 +11,13 @@ namespace kaon::lm {
 Config Config::read(const std::filesystem::path& path) {
   const auto file = MappedFile::open(path);
   const auto bytes = file->bytes();
-  const auto* begin = reinterpret_cast<const char*>(bytes.data());
-  nlohmann::json json = nlohmann::json::parse(begin, begin + bytes.size(), nullptr, /*allow_exceptions=*/false);
-  if (!json.is_object()) fail(ErrorCode::CorruptFile, path.string(), "no JSON object");
-  return {std::move(json), path.string()};
+  return parse({reinterpret_cast<const char*>(bytes.data()), bytes.size()}, path.string());
+}
+
+Config Config::parse(std::string_view text, const std::string& where) {
+  nlohmann::json json = parse_json(text, where);
+  if (!json.is_object()) fail(ErrorCode::CorruptFile, where, "no JSON object");
+  return {std::move(json), where};
 }
 
 Config::Config(nlohmann::json json, std::string where) : json_(std::move(json)), where_(std::move(where)) {}

@@ -15,8 +15,9 @@ using Keys = std::initializer_list<std::string_view>;
 /// is null counts as not there.
 class Config {
  public:
-  /// Throws Io, or CorruptFile where the file is no JSON object.
+  /// Throws Io, InvalidConfig as parse_json does, or CorruptFile where the JSON is no object.
   static Config read(const std::filesystem::path& path);
+  static Config parse(std::string_view text, const std::string& where);
   Config(nlohmann::json json, std::string where);
 
   const std::string& where() const { return where_; }

@@ -204,10 +204,14 @@ TEST_F(BadFolderTest, QuantizedCheckpoint) {
 }
 
 TEST_F(BadFolderTest, ConfigThatIsNone) {
-  for (const char* text : {"", "[]", "{\"model_type\": ", "\xff"}) {
+  for (const char* text : {"", "{\"model_type\": ", "\xff"}) {
     write_file(folder_ / "config.json", text);
-    expect_refused(ErrorCode::CorruptFile, "no JSON object", "config.json");
+    expect_refused(ErrorCode::InvalidConfig, "is not JSON", "config.json");
   }
+  write_file(folder_ / "config.json", "[]");
+  expect_refused(ErrorCode::CorruptFile, "no JSON object", "config.json");
+  write_file(folder_ / "config.json", R"({"model_type": "llama", "model_type": "opt"})");
+  expect_refused(ErrorCode::InvalidConfig, "the key 'model_type' stands twice", "config.json");
   write_file(folder_ / "config.json", "{}");
   expect_refused(ErrorCode::InvalidConfig, "the key 'model_type' is missing", "config.json");
 }
