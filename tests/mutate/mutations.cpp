@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
-#include <cstring>
 #include <limits>
 
 #include "engine/op.h"
@@ -25,6 +24,11 @@ std::vector<std::byte> zeros(DType type, int64_t count) {
 ValueInfo* find_info(std::vector<ValueInfo>& infos, const std::string& name) {
   const auto it = std::ranges::find_if(infos, [&](const ValueInfo& info) { return info.name == name; });
   return it == infos.end() ? nullptr : &*it;
+}
+
+/// Attributes hold any number, the largest too.
+int64_t wrapping_sum(int64_t a, int64_t b) {
+  return static_cast<int64_t>(static_cast<uint64_t>(a) + static_cast<uint64_t>(b));
 }
 
 }  // namespace
@@ -65,7 +69,7 @@ std::string Mutator::change_attribute(Node& node) {
     return "without attribute " + name;
   }
   if (auto* value = std::get_if<int64_t>(&attribute.value)) {
-    *value = chance(3) ? *value + (chance(2) ? 1 : -1) : number();
+    *value = chance(3) ? wrapping_sum(*value, chance(2) ? 1 : -1) : number();
     return fmt::format("{} = {}", name, *value);
   }
   if (auto* values = std::get_if<std::vector<int64_t>>(&attribute.value)) {
@@ -157,14 +161,14 @@ Tensor Mutator::reshaped(const Tensor& tensor) {
       if (shape.size() > 1) std::swap(any(shape), any(shape));
   }
   std::vector<std::byte> bytes = zeros(tensor.type(), element_count(shape));
-  std::memcpy(bytes.data(), tensor.bytes().data(), std::min(bytes.size(), tensor.bytes().size()));
+  std::copy_n(tensor.bytes().begin(), std::min(bytes.size(), tensor.bytes().size()), bytes.begin());
   return Tensor::copy_bytes(tensor.type(), shape, bytes);
 }
 
 Tensor Mutator::retyped(const Tensor& tensor, DType type) {
   std::vector<std::byte> bytes = zeros(type, tensor.size());
   if (tensor.type() != DType::String && chance(2)) {  // else zeros
-    std::memcpy(bytes.data(), tensor.bytes().data(), std::min(bytes.size(), tensor.bytes().size()));
+    std::copy_n(tensor.bytes().begin(), std::min(bytes.size(), tensor.bytes().size()), bytes.begin());
     if (type == DType::Bool) std::ranges::transform(bytes, bytes.begin(), [](std::byte b) { return b & std::byte{1}; });
   }
   return Tensor::copy_bytes(type, tensor.shape(), bytes);

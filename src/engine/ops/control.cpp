@@ -98,7 +98,8 @@ bool hands_condition_on(const Graph& body) {
 void require_trips(int64_t trips, size_t collected) {
   constexpr int64_t kElementBytes = 256;  // a tensor, however small
   const int64_t each = kElementBytes * static_cast<int64_t>(collected);
-  if (each > 0) require_memory(std::min(trips, std::numeric_limits<int64_t>::max() / each) * each, "trip count");
+  const int64_t most = each > 0 ? std::numeric_limits<int64_t>::max() / each : 0;
+  require_memory(std::clamp<int64_t>(trips, 0, most) * each, "trip count");
 }
 
 /// Where nothing is collected, no memory bounds a trip count that a file gives.
