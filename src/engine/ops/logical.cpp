@@ -31,7 +31,10 @@ Kernel make_is_inf(const OpInfo& info) {
 }
 
 void select(Call& call) {
-  if (call.shapes_only()) return broadcast_zeros(call, call.type(1));
+  if (call.shapes_only()) {
+    const auto values = at::infer_size(call.in(1).sizes(), call.in(2).sizes());
+    return call.out_zeros(0, at::infer_size(call.in(0).sizes(), values), call.type(1));
+  }
   call.out(0, at::where(call.in(0), call.in(1), call.in(2)), call.type(1));
 }
 

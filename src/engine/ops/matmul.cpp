@@ -20,6 +20,17 @@ void matmul(Call& call) {
   call.out(0, at::matmul(widen(call.in(0)), widen(call.in(1))), call.type(0));
 }
 
+/// What is added to a product may be repeated along its rows and columns, but adds none.
+void require_fit(const at::Tensor& addend, const at::Tensor& a, const at::Tensor& b) {
+  const int64_t sizes[] = {a.size(0), b.size(1)};
+  bool fits = addend.dim() <= 2;
+  for (int64_t i = 1; fits && i <= addend.dim(); ++i) fits = addend.size(-i) == 1 || addend.size(-i) == sizes[2 - i];
+  if (!fits) {
+    fail(ErrorCode::InvalidInput, "C", "a shape of {} cannot be added to {} rows of {}",
+         to_string(addend.sizes().vec()), sizes[0], sizes[1]);
+  }
+}
+
 Kernel make_gemm(const OpInfo& info) {
   const float alpha = info.node().get_float("alpha", 1);
   const float beta = info.node().get_float("beta", 1);
@@ -28,6 +39,7 @@ Kernel make_gemm(const OpInfo& info) {
   return [=](Call& call) {
     const at::Tensor a = transpose_a ? widen(call.in(0)).t() : widen(call.in(0));
     const at::Tensor b = transpose_b ? widen(call.in(1)).t() : widen(call.in(1));
+    if (a.dim() == 2 && b.dim() == 2 && call.has(2)) require_fit(call.in(2), a, b);
     if (call.shapes_only()) return product_zeros(call, a, b);
     at::Tensor y = at::mm(a, b);
     if (alpha != 1) y = y * alpha;

@@ -193,8 +193,10 @@ Kernel make_split(const OpInfo& info) {
         sizes->push_back(std::clamp<int64_t>(x.size(dim) - i * chunk, 0, chunk));
       }
     }
-    const int64_t total = std::accumulate(sizes->begin(), sizes->end(), int64_t{0});
-    if (std::ssize(*sizes) != count || total != x.size(dim)) {
+    // Parts that fit one by one have a sum that does not overflow.
+    const bool each_fits = std::ranges::all_of(*sizes, [&](int64_t part) { return part >= 0 && part <= x.size(dim); });
+    if (std::ssize(*sizes) != count || !each_fits ||
+        std::accumulate(sizes->begin(), sizes->end(), int64_t{0}) != x.size(dim)) {
       fail(ErrorCode::InvalidInput, "split", "{} does not cut a dimension of {} into {} parts", to_string(*sizes),
            x.size(dim), count);
     }

@@ -36,6 +36,9 @@ TEST(Movement, SplitIntoUnevenParts) {
 
 TEST(Movement, SplitThatDoesNotCoverTheAxisFails) {
   EXPECT_THROW(SingleOp("Split", 13).run({counting({7}), longs({2}, {3, 3})}, 2), Error);
+  EXPECT_THROW(SingleOp("Split", 13).run({counting({7}), longs({2}, {-1, 8})}, 2), Error);
+  constexpr int64_t kLeast = std::numeric_limits<int64_t>::min();
+  EXPECT_THROW(SingleOp("Split", 13).run({counting({7}), longs({2}, {kLeast, kLeast + 7})}, 2), Error);
 }
 
 TEST(Movement, SliceBackwards) {
