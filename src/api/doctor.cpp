@@ -143,7 +143,7 @@ Diagnosis doctor_file(const DoctorCall& asked) {
 
 ordered_json to_json(const Diagnosis& diagnosis) {
   ordered_json steps = ordered_json::array();
-  for (const Step& step : diagnosis.steps) {
+  for (const DoctorStep& step : diagnosis.steps) {
     steps.push_back({{"step", step.number},
                      {"name", step.name},
                      {"finding", step.finding},

@@ -5,7 +5,7 @@
 namespace kaon {
 
 struct CauseResult {
-  Step step;
+  DoctorStep step;
   std::vector<Cause> causes;  ///< worst first
 };
 

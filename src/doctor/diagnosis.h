@@ -77,7 +77,7 @@ struct EnumNames<Tier> {
 using Numbers = std::vector<std::pair<std::string, double>>;
 
 /// One of the eight steps.
-struct Step {
+struct DoctorStep {
   int number = 0;
   std::string name;
   std::string finding;
@@ -172,7 +172,7 @@ struct Diagnosis {
   HeldOut held_out;
   Verdict verdict = Verdict::Healthy;
   std::string advice;  ///< what would be needed where the target was not met
-  std::vector<Step> steps;
+  std::vector<DoctorStep> steps;
   std::vector<Cause> causes;             ///< worst first
   std::vector<Sensitivity> sensitivity;  ///< worst first
   std::vector<Trial> tried;

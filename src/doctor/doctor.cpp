@@ -77,7 +77,7 @@ class Examination {
     result_.causes.insert(result_.causes.end(), causes.causes.begin(), causes.causes.end());
     result_.steps.push_back(causes.step);
     TreatmentResult treatment = treat(patient_, causes.causes, exact_);
-    for (Step& step : treatment.steps) result_.steps.push_back(std::move(step));
+    for (DoctorStep& step : treatment.steps) result_.steps.push_back(std::move(step));
     result_.tried = std::move(treatment.tried);
     result_.front = std::move(treatment.front);
     result_.cure.changes = std::move(treatment.changes);
@@ -113,7 +113,7 @@ class Examination {
     cure.bytes = stored_bytes(result_.after);
     cure.bits_average = average_bits(result_.after);
     if (result_.verdict == Verdict::Healthy) result_.recovered = 1;
-    Step step{.number = 8, .name = "verdict"};
+    DoctorStep step{.number = 8, .name = "verdict"};
     step.finding =
         fmt::format("{}: {} {:.4g} in float, {:.4g} quantized, {:.4g} as prescribed", enum_name(result_.verdict),
                     result_.metric, result_.exact, result_.quantized, result_.cured);
@@ -121,7 +121,8 @@ class Examination {
     step.forwards = patient_.forwards() - before;
     result_.steps.push_back(step);
     // In the order of the flow; more bits and float are both step 7.
-    std::ranges::stable_sort(result_.steps, [](const Step& a, const Step& b) { return a.number < b.number; });
+    std::ranges::stable_sort(result_.steps,
+                             [](const DoctorStep& a, const DoctorStep& b) { return a.number < b.number; });
     result_.forwards = patient_.forwards();
     result_.seconds = patient_.seconds();
     result_.peak_mb = peak_memory_mb();

@@ -4,7 +4,7 @@
 namespace kaon {
 
 struct SensitivityResult {
-  Step step;
+  DoctorStep step;
   std::vector<Sensitivity> rows;  ///< worst first
 };
 

@@ -5,7 +5,7 @@ namespace kaon {
 
 /// Step 2: the metric with the quantizers of weights alone, of activations alone, of biases alone, and with all.
 struct Split {
-  Step step;
+  DoctorStep step;
   Scores all;
   double weights = 0;  ///< mean harm
   double activations = 0;

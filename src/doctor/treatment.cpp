@@ -256,7 +256,7 @@ class Course {
   }
 
   void note_step(Tier tier, double before, double seconds, double forwards) {
-    Step step;
+    DoctorStep step;
     step.number = tier == Tier::Same ? 3 : tier == Tier::Granularity ? 4 : 7;
     step.name = tier == Tier::Same          ? "cures of the same size"
                 : tier == Tier::Granularity ? "finer scales"

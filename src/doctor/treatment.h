@@ -6,7 +6,7 @@ namespace kaon {
 
 /// What was prescribed at last, and all that was tried on the way.
 struct TreatmentResult {
-  std::vector<Step> steps;  ///< 3, 4 and 7
+  std::vector<DoctorStep> steps;  ///< 3, 4 and 7
   std::vector<Trial> tried;
   std::vector<FrontPoint> front;
   Prescription prescription;

@@ -52,7 +52,8 @@ class Interruption : public Progress {
 std::string findings(const Diagnosis& found) {
   std::string text = fmt::format("{} {} {} {} {} {}", enum_name(found.verdict), found.exact, found.quantized,
                                  found.cured, found.forwards, found.cure.bytes);
-  for (const Step& step : found.steps) text += fmt::format("\n{} {} {}", step.number, step.finding, step.forwards);
+  for (const DoctorStep& step : found.steps)
+    text += fmt::format("\n{} {} {}", step.number, step.finding, step.forwards);
   for (const Cause& cause : found.causes) text += fmt::format("\n{} {}", cause.text, cause.share);
   for (const Sensitivity& row : found.sensitivity)
     text += fmt::format("\n{} {} {} {}", row.id, row.share, row.low, row.high);

@@ -1,11 +1,12 @@
 #include "layers.h"
 
-#include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <fstream>
 #include <map>
 #include <optional>
+#include <regex>
 #include <set>
 #include <sstream>
 
@@ -96,13 +97,44 @@ void check_file(const fs::path& path, const std::string& shown, const std::strin
   }
 }
 
+/// Two headers that define one name are two types to the compiler and one to the linker, which keeps the destructor of
+/// either.
+class Types {
+ public:
+  void read(const fs::path& path, const std::string& shown, std::vector<std::string>& problems) {
+    static const std::regex kNamespace(R"(^namespace ([\w:]*) ?\{.*)");
+    static const std::regex kType(R"(^(struct|class|enum class) (\w+)( [:{f].*)?$)");
+    std::ifstream file(path);
+    std::vector<std::string> within;
+    std::smatch match;
+    for (std::string line; std::getline(file, line);) {
+      if (std::regex_match(line, match, kNamespace)) {
+        within.push_back(match[1]);
+      } else if (line.starts_with("}  // namespace") && !within.empty()) {
+        within.pop_back();
+      } else if (std::regex_match(line, match, kType)) {
+        const std::string name = fmt::format("{}::{}", fmt::join(within, "::"), match[2].str());
+        const auto [at, added] = where_.emplace(name, shown);
+        if (!added) problems.push_back(fmt::format("{}: '{}' is defined in {} too", shown, name, at->second));
+      }
+    }
+  }
+
+ private:
+  std::map<std::string, std::string> where_;
+};
+
 }  // namespace
 
 std::vector<std::string> layer_problems(const fs::path& source) {
   std::vector<std::string> problems;
   Table table = read_table(source / "layers.txt", problems);
   close(table, problems);
-  for (const auto& entry : fs::recursive_directory_iterator(source)) {
+  std::vector<fs::directory_entry> entries;
+  for (const auto& entry : fs::recursive_directory_iterator(source)) entries.push_back(entry);
+  std::sort(entries.begin(), entries.end());
+  Types types;
+  for (const auto& entry : entries) {
     const fs::path relative = fs::relative(entry.path(), source);
     const std::string folder = *relative.begin();
     if (entry.is_directory()) {
@@ -114,6 +146,7 @@ std::vector<std::string> layer_problems(const fs::path& source) {
     const std::string extension = entry.path().extension();
     if (table.contains(folder) && (extension == ".h" || extension == ".cpp")) {
       check_file(entry.path(), relative.string(), folder, table, problems);
+      if (extension == ".h") types.read(entry.path(), relative.string(), problems);
     }
   }
   std::sort(problems.begin(), problems.end());

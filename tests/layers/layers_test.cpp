@@ -50,6 +50,15 @@ TEST_F(LayersTest, FindsAClimbingInclude) {
             Problems{"base/bad.h:1: '../top/c.h' climbs out of its folder; write it from src/"});
 }
 
+TEST_F(LayersTest, FindsATypeThatTwoHeadersDefine) {
+  write("base/a.h", "namespace kaon {\nstruct Step {\n};\nstruct Other;\n}  // namespace kaon\n");
+  write("middle/b.h",
+        "namespace kaon::lm {\nstruct Step {};\n}  // namespace kaon::lm\nnamespace kaon {\nstruct Other;\n");
+  EXPECT_EQ(layer_problems(source_), Problems{});
+  write("top/c.h", "namespace kaon {\nclass Step final : public Base {\n};\n}  // namespace kaon\n");
+  EXPECT_EQ(layer_problems(source_), Problems{"top/c.h: 'kaon::Step' is defined in base/a.h too"});
+}
+
 TEST_F(LayersTest, FindsAFolderWithoutARow) {
   write("stray/d.h", "#include \"base/a.h\"\n");
   EXPECT_EQ(layer_problems(source_), Problems{"stray/: the folder has no row in layers.txt"});

@@ -25,7 +25,7 @@ std::string few(const std::vector<std::string>& names) {
 }
 
 void print_steps(std::ostream& out, const Diagnosis& diagnosis) {
-  for (const Step& step : diagnosis.steps) {
+  for (const DoctorStep& step : diagnosis.steps) {
     out << fmt::format("{} {}: {} ({:.1f} s)\n", step.number, step.name, step.finding, step.seconds);
   }
 }
