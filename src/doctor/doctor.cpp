@@ -51,7 +51,7 @@ class Examination {
     result_.exact = scorer.value(exact_);
     result_.target = scorer.facts().worse_by(result_.exact, options_.max_drop);
     result_.steps.push_back(check.step);
-    Split split = split_harm(patient_, exact_);
+    HarmSplit split = split_harm(patient_, exact_);
     result_.quantized = result_.cured = scorer.value(split.all);
     set_held_out(split.all, split.all);
     result_.steps.push_back(split.step);

@@ -4,8 +4,8 @@
 
 namespace kaon {
 
-Split split_harm(Patient& patient, const Scores& exact) {
-  Split split;
+HarmSplit split_harm(Patient& patient, const Scores& exact) {
+  HarmSplit split;
   const double before = patient.forwards();
   const Stopwatch watch;
   const QuantizedModel& quantized = patient.quantized();

@@ -4,7 +4,7 @@
 namespace kaon {
 
 /// Step 2: the metric with the quantizers of weights alone, of activations alone, of biases alone, and with all.
-struct Split {
+struct HarmSplit {
   DoctorStep step;
   Scores all;
   double weights = 0;  ///< mean harm
@@ -13,6 +13,6 @@ struct Split {
   double both = 0;
 };
 
-Split split_harm(Patient& patient, const Scores& exact);
+HarmSplit split_harm(Patient& patient, const Scores& exact);
 
 }  // namespace kaon
