@@ -13,6 +13,7 @@ import io
 import json
 import logging
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -66,11 +67,13 @@ def compare_static(kaon, model, methods, calibration, x, labels, slack, work, si
     exact = logits(model, name, x)
     print(f"      {stem}: float top-1 {np.mean(exact.argmax(1) == labels):.4f} on {len(x)} images")
     np.savez(f"{work}/calib.npz", **{name: calibration})
+    # ONNX Runtime's quantizer writes beside the model that it reads.
+    copy = shutil.copy(model, work)
     for observer in methods:
         method = METHODS[observer]
         theirs, ours = f"{work}/theirs.onnx", f"{work}/ours.onnx"
         with say_nothing():
-            quantize_static(model, theirs, Reader(name, calibration), quant_format=QuantFormat.QDQ, per_channel=True,
+            quantize_static(copy, theirs, Reader(name, calibration), quant_format=QuantFormat.QDQ, per_channel=True,
                             activation_type=QuantType.QUInt8, weight_type=QuantType.QInt8, calibrate_method=method)
         report = kaon_quantize(kaon, model, "--scheme", "w8a8c", "--observer", observer, "--calib",
                                f"{work}/calib.npz", "-o", ours)
