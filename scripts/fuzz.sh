@@ -6,7 +6,8 @@ cd "$(dirname "$0")/.."
 build=build/fuzz
 
 cmake -G Ninja -S . -B $build -DCMAKE_CXX_COMPILER=clang++-16 -DCMAKE_BUILD_TYPE=RelWithDebInfo -DKAON_FUZZ=ON \
-  -DKAON_THREADS=std -DKAON_MIMALLOC=OFF -DKAON_TESTS=OFF -DKAON_BENCH=OFF >$build.log || { cat $build.log; exit 1; }
+  -DCMAKE_DISABLE_PRECOMPILE_HEADERS=ON -DKAON_THREADS=std -DKAON_MIMALLOC=OFF -DKAON_TESTS=OFF \
+  -DKAON_BENCH=OFF >$build.log || { cat $build.log; exit 1; }
 cmake --build $build --target fuzzers
 for fuzzer in "$build"/fuzzers/*; do
   name=$(basename "$fuzzer")
