@@ -1,6 +1,7 @@
 // Models made to break the engine: each must end in an error of one line that says what is wrong, at once.
 #include <gtest/gtest.h>
 
+#include <ctime>
 #include <limits>
 
 #include "base/memory_budget.h"
@@ -154,7 +155,7 @@ TEST_F(Hostile, MoreThanTheMemoryHolds) {
   expect_says(refused(SingleOp("Range", 17), {longs({}, {0}), longs({}, {kMost / 2}), longs({}, {1})}), "never end");
   SingleOp align("RoiAlign", 16);
   align.number("output_height", 1 << 20).number("output_width", 1 << 20).number("sampling_ratio", 2);
-  expect_says(refused(align, {image, floats({1, 4}, {0, 0, 1, 1}), longs({1}, {0})}), "are needed");
+  expect_says(refused(align, {image, floats({1, 4}, {0, 0, 1, 1}), longs({1}, {0})}), "samples");
   SingleOp unpool("MaxUnpool", 11);
   unpool.ints("kernel_shape", {2, 2}).ints("strides", {1 << 20, 1 << 20});
   expect_says(refused(unpool, {image, longs({1, 1, 2, 2}, {0, 1, 2, 3})}), "are needed");
@@ -184,6 +185,24 @@ TEST_F(Hostile, WorkWithoutEnd) {
   SingleOp shrink("Resize", 18);
   shrink.text("mode", "cubic").number("antialias", 1);
   EXPECT_EQ(shrink.run({image, {}, floats({4}, {1, 1, 1e-9F, 1e-9F})}).at(0).shape(), (Shape{1, 1, 0, 0}));
+}
+
+TEST_F(Hostile, RegionsAndBinsByTheMillion) {
+  constexpr int64_t kMillion = 1 << 20;
+  const Tensor image = counting({1, 1, 4, 4});
+  SingleOp tall("RoiAlign", 16);
+  tall.number("output_height", kMillion).number("output_width", 1).number("sampling_ratio", 2);
+  const std::vector<Tensor> regions{image, floats({3, 4}, {0, 0, 1, 1, 1, 1, 3, 3, 0, 0, 3, 3}), longs({3}, {0, 0, 0})};
+  SingleOp many("RoiAlign", 16);
+  many.number("sampling_ratio", 1);
+  const std::vector<Tensor> points{image, counting({kMillion, 4}),
+                                   longs({kMillion}, std::vector<int64_t>(static_cast<size_t>(kMillion)))};
+  const std::clock_t start = std::clock();
+  EXPECT_EQ(tall.run(regions).at(0).shape(), (Shape{3, 1, kMillion, 1}));
+  EXPECT_EQ(many.run(points).at(0).shape(), (Shape{kMillion, 1, 1, 1}));
+  EXPECT_LT(std::clock() - start, 10 * CLOCKS_PER_SEC);
+  tall.number("output_height", 6 * kMillion);
+  expect_says(refused(tall, regions), "more than 67108864 samples");
 }
 
 }  // namespace

@@ -102,12 +102,11 @@ void require_trips(int64_t trips, size_t collected) {
   require_memory(std::clamp<int64_t>(trips, 0, most) * each, "trip count");
 }
 
-/// Where nothing is collected, no memory bounds a trip count that a file gives.
-void require_end(int64_t trip) {
-  constexpr int64_t kMostTrips = 1'000'000;
-  if (trip < kMostTrips) return;
-  fail(ErrorCode::InvalidInput, "trip count", "the loop has not ended after {} iterations, the most that are run",
-       kMostTrips);
+/// The most iterations of a loop that are run: where nothing is collected, no memory bounds a number that a file gives.
+/// A small body may run more often.
+int64_t most_trips(const Graph& body) {
+  constexpr int64_t kMostSteps = int64_t{1} << 21;
+  return std::clamp<int64_t>(kMostSteps / (std::ssize(body.nodes) + 1), 1 << 16, 1 << 20);
 }
 
 /// Inputs: trip count, condition, carried values. The body maps (iteration, condition, carried) to (condition,
@@ -120,7 +119,7 @@ Kernel make_loop(const OpInfo& info) {
   require_count(body.program->graph().inputs.size(), 2 + carried_count, "inputs of the loop's body");
   if (elements.size() <= carried_count) require_count(elements.size(), 1 + carried_count, "outputs of the loop's body");
   const bool runs_all = hands_condition_on(body.program->graph());
-  return [body, carried_count, runs_all](Call& call) {
+  return [body, carried_count, runs_all, most = most_trips(body.program->graph())](Call& call) {
     const bool bounded = call.has(0);
     const int64_t trips = bounded ? call.in(0).item().toLong() : 0;
     bool go_on = !call.has(1) || truth(call.in(1));
@@ -129,10 +128,13 @@ Kernel make_loop(const OpInfo& info) {
     const std::vector<ValueInfo>& infos = body.program->graph().outputs;
     std::vector<std::vector<Value>> collected(infos.size() - 1 - carried_count);
     if (bounded && go_on && runs_all) require_trips(trips, collected.size());
+    const at::Tensor still = at::scalar_tensor(true, at::kBool);
     for (int64_t trip = 0; go_on && (!bounded || trip < trips); ++trip) {
-      require_end(trip);
-      std::vector<Value> inputs{{at::scalar_tensor(trip, at::kLong), DType::Int64},
-                                {at::scalar_tensor(true, at::kBool), DType::Bool}};
+      if (trip >= most) {
+        fail(ErrorCode::InvalidInput, "trip count", "the loop has not ended after {} iterations, the most that are run",
+             most);
+      }
+      std::vector<Value> inputs{{at::scalar_tensor(trip, at::kLong), DType::Int64}, {still, DType::Bool}};
       std::move(carried.begin(), carried.end(), std::back_inserter(inputs));
       std::vector<Value> outputs = body.run(call, std::move(inputs));
       go_on = truth(outputs[0].tensor);

@@ -2,6 +2,7 @@
 #include <array>
 #include <cmath>
 #include <limits>
+#include <map>
 #include <numeric>
 
 #include "engine/arith.h"
@@ -159,62 +160,95 @@ struct RoiAlignAttributes {
   bool average = true;
 };
 
-/// The samples of a region along one axis: their two neighbours and the weights of these, zero outside the image.
+/// Samples along one axis: their two neighbours and the weights of these, zero outside the image. All are
+/// [regions, bins · per_bin].
 struct AxisSamples {
-  std::array<at::Tensor, 2> index;
-  std::array<at::Tensor, 2> weight;
-};
+  std::array<at::Tensor, 2> index, weight;
 
-AxisSamples sample_axis(float start, float bin, int64_t bins, int64_t per_bin, int64_t size) {
-  std::array<std::vector<int64_t>, 2> index;
-  std::array<std::vector<float>, 2> weight;
-  for (int64_t i = 0; i < bins; ++i) {
-    for (int64_t s = 0; s < per_bin; ++s) {
-      float at =
-          start + static_cast<float>(i) * bin + (static_cast<float>(s) + 0.5F) * bin / static_cast<float>(per_bin);
-      const bool outside = at < -1 || at > static_cast<float>(size);
-      at = std::clamp(at, 0.0F, static_cast<float>(size - 1));
-      const auto low = static_cast<int64_t>(at);
-      const float fraction = at - static_cast<float>(low);
-      index[0].push_back(low);
-      index[1].push_back(std::min(low + 1, size - 1));
-      weight[0].push_back(outside ? 0 : 1 - fraction);
-      weight[1].push_back(outside ? 0 : fraction);
+  AxisSamples(int64_t regions, int64_t samples) {
+    for (at::Tensor& one : index) one = at::empty({regions, samples}, at::kLong);
+    for (at::Tensor& one : weight) one = at::empty({regions, samples}, at::kFloat);
+  }
+
+  void set(int64_t region, float start, float bin, int64_t per_bin, int64_t size) {
+    const int64_t count = index[0].size(1);
+    auto* const low = index[0].data_ptr<int64_t>() + region * count;
+    auto* const high = index[1].data_ptr<int64_t>() + region * count;
+    auto* const of_low = weight[0].data_ptr<float>() + region * count;
+    auto* const of_high = weight[1].data_ptr<float>() + region * count;
+    for (int64_t i = 0; i < count; ++i) {
+      const auto before = static_cast<float>(i / per_bin), sample = static_cast<float>(i % per_bin);
+      const float at = start + before * bin + (sample + 0.5F) * bin / static_cast<float>(per_bin);
+      const bool inside = at >= -1 && at <= static_cast<float>(size);
+      const float near = inside ? std::clamp(at, 0.0F, static_cast<float>(size - 1)) : 0;
+      low[i] = static_cast<int64_t>(near);
+      high[i] = std::min(low[i] + 1, size - 1);
+      of_high[i] = near - static_cast<float>(low[i]);
+      of_low[i] = inside ? 1 - of_high[i] : 0;
     }
   }
-  return {{at::tensor(index[0], at::kLong), at::tensor(index[1], at::kLong)},
-          {at::tensor(weight[0], at::kFloat), at::tensor(weight[1], at::kFloat)}};
-}
+};
 
-at::Tensor align_region(const at::Tensor& image, const std::vector<float>& roi, const RoiAlignAttributes& attributes) {
-  const float shift = attributes.half_pixel ? 0.5F : 0;
-  const float left = roi[0] * attributes.scale - shift, top = roi[1] * attributes.scale - shift;
-  float width = roi[2] * attributes.scale - shift - left, height = roi[3] * attributes.scale - shift - top;
-  if (!attributes.half_pixel) {
-    width = std::max(width, 1.0F);
-    height = std::max(height, 1.0F);
+/// A region in elements of its image.
+struct Region {
+  int64_t image;
+  float top, left, bin_height, bin_width;
+
+  Region(int64_t image, const std::vector<float>& roi, const RoiAlignAttributes& attributes) : image(image) {
+    const float shift = attributes.half_pixel ? 0.5F : 0;
+    left = roi[0] * attributes.scale - shift;
+    top = roi[1] * attributes.scale - shift;
+    float width = roi[2] * attributes.scale - shift - left, height = roi[3] * attributes.scale - shift - top;
+    if (!attributes.half_pixel) {
+      width = std::max(width, 1.0F);
+      height = std::max(height, 1.0F);
+    }
+    bin_height = height / static_cast<float>(attributes.height);
+    bin_width = width / static_cast<float>(attributes.width);
   }
-  const float bin_height = height / static_cast<float>(attributes.height);
-  const float bin_width = width / static_cast<float>(attributes.width);
-  const auto per_bin = [&](float bin) {
-    const int64_t wanted =
-        attributes.sampling_ratio > 0 ? attributes.sampling_ratio : static_cast<int64_t>(std::ceil(bin));
-    return std::min(wanted, image.size(1) + image.size(2));
-  };
-  const int64_t down = per_bin(bin_height), across = per_bin(bin_width);
-  if (down < 1 || across < 1) {
-    return at::zeros({image.size(0), attributes.height, attributes.width}, image.options());
+};
+
+/// Samples of a bin, down and across.
+struct BinSamples {
+  int64_t down, across;
+  auto operator<=>(const BinSamples&) const = default;
+
+  BinSamples(const Region& region, const RoiAlignAttributes& attributes, const at::Tensor& x) {
+    const int64_t most = x.size(2) + x.size(3);
+    const auto of = [&](float bin) {
+      if (attributes.sampling_ratio > 0) return std::min(attributes.sampling_ratio, most);
+      const float wanted = std::ceil(bin);
+      return wanted > 0 ? static_cast<int64_t>(std::min(wanted, static_cast<float>(most))) : 0;
+    };
+    down = of(region.bin_height);
+    across = of(region.bin_width);
   }
-  require_room({{image.size(0), attributes.height * down, attributes.width * across}});
-  const AxisSamples rows = sample_axis(top, bin_height, attributes.height, down, image.size(1));
-  const AxisSamples columns = sample_axis(left, bin_width, attributes.width, across, image.size(2));
+};
+
+/// [regions, channels, height, width] of regions whose bins are sampled alike; `pixels` is [channels, all pixels].
+at::Tensor align_regions(const at::Tensor& x, const at::Tensor& pixels, const std::vector<Region>& regions,
+                         const BinSamples& bin, const RoiAlignAttributes& attributes) {
+  const int64_t count = std::ssize(regions), channels = x.size(1);
+  if (bin.down < 1 || bin.across < 1) {
+    return at::zeros({count, channels, attributes.height, attributes.width}, x.options());
+  }
+  const int64_t down = attributes.height * bin.down, across = attributes.width * bin.across;
+  require_room({{channels, count, down, across}});
+  AxisSamples rows(count, down), columns(count, across);
+  at::Tensor images = at::empty({count, 1}, at::kLong);
+  for (int64_t i = 0; i < count; ++i) {
+    const Region& region = regions[static_cast<size_t>(i)];
+    images.data_ptr<int64_t>()[i] = region.image;
+    rows.set(i, region.top, region.bin_height, bin.down, x.size(2));
+    columns.set(i, region.left, region.bin_width, bin.across, x.size(3));
+  }
   at::Tensor sampled;
   for (size_t corner = 0; corner < 4; ++corner) {
     const size_t r = corner / 2, c = corner % 2;
-    const at::Tensor weight = rows.weight[r].unsqueeze(1) * columns.weight[c];
-    const at::Tensor part =
-        image.index_select(1, rows.index[r].to(image.device())).index_select(2, columns.index[c].to(image.device())) *
-        weight.to(image.options());
+    const at::Tensor line = (images * x.size(2) + rows.index[r]) * x.size(3);
+    const at::Tensor pixel = (line.unsqueeze(2) + columns.index[c].unsqueeze(1)).reshape({1, -1}).to(x.device());
+    const at::Tensor weight = (rows.weight[r].unsqueeze(2) * columns.weight[c].unsqueeze(1)).reshape({1, -1});
+    const at::Tensor part = pixels.gather(1, pixel.expand({channels, -1})) * weight.to(x.options());
     // Maximum mode takes the largest of the weighted neighbours, not of the interpolated samples.
     if (!sampled.defined()) {
       sampled = part;
@@ -222,8 +256,37 @@ at::Tensor align_region(const at::Tensor& image, const std::vector<float>& roi, 
       sampled = attributes.average ? sampled + part : at::maximum(sampled, part);
     }
   }
-  const at::Tensor apart = sampled.reshape({image.size(0), attributes.height, down, attributes.width, across});
-  return attributes.average ? apart.mean(at::IntArrayRef{2, 4}) : apart.amax({2, 4});
+  const at::Tensor apart =
+      sampled.reshape({channels, count, attributes.height, bin.down, attributes.width, bin.across});
+  return (attributes.average ? apart.mean(at::IntArrayRef{3, 5}) : apart.amax({3, 5})).transpose(0, 1);
+}
+
+at::Tensor roi_align(const at::Tensor& x, const std::vector<std::vector<float>>& rois,
+                     const std::vector<int64_t>& images, const RoiAlignAttributes& attributes) {
+  constexpr int64_t kMostSamples = int64_t{1} << 26;  // of a channel: 80,000 regions of 14 x 14 bins of 4
+  std::map<BinSamples, std::pair<std::vector<Region>, std::vector<int64_t>>> groups;
+  int64_t samples = 0;
+  for (size_t i = 0; i < rois.size(); ++i) {
+    image_of(x, images[i]);
+    const Region region(images[i], rois[i], attributes);
+    const BinSamples bin(region, attributes, x);
+    samples += element_count({{attributes.height, attributes.width, bin.down, bin.across}});
+    if (samples > kMostSamples) {
+      fail(ErrorCode::InvalidInput, "rois", "{} regions of {} x {} bins take more than {} samples, the most accepted",
+           rois.size(), attributes.height, attributes.width, kMostSamples);
+    }
+    groups[bin].first.push_back(region);
+    groups[bin].second.push_back(static_cast<int64_t>(i));
+  }
+  const at::Tensor pixels = x.transpose(0, 1).reshape({x.size(1), -1});
+  std::vector<at::Tensor> parts;
+  std::vector<int64_t> places(rois.size());  // of each region among those of all groups
+  int64_t next = 0;
+  for (const auto& [bin, group] : groups) {
+    parts.push_back(align_regions(x, pixels, group.first, bin, attributes));
+    for (const int64_t place : group.second) places[static_cast<size_t>(place)] = next++;
+  }
+  return at::cat(parts).index_select(0, at::tensor(places, at::kLong).to(x.device()));
 }
 
 Kernel make_roi_align(const OpInfo& info) {
@@ -248,11 +311,8 @@ Kernel make_roi_align(const OpInfo& info) {
     if (batches.size() != rows.size()) {
       fail(ErrorCode::InvalidInput, "batch_indices", "{} are given for {} regions", batches.size(), rows.size());
     }
-    std::vector<at::Tensor> regions;
-    for (size_t i = 0; i < rows.size(); ++i) {
-      regions.push_back(align_region(image_of(x, batches[i]), rows[i], attributes));
-    }
-    call.out(0, stack_or_empty(regions, x, attributes.height, attributes.width), call.type(0));
+    if (rows.empty()) return call.out(0, stack_or_empty({}, x, attributes.height, attributes.width), call.type(0));
+    call.out(0, roi_align(x, rows, batches, attributes), call.type(0));
   };
 }
 

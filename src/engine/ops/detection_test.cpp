@@ -20,5 +20,21 @@ TEST(Detection, RoiAlignOfOpset16ShiftsByHalfAPixel) {
   EXPECT_THROW(op.run({inputs[0], inputs[1], longs({1}, {1})}), Error);
 }
 
+TEST(Detection, RegionsOfAnySizeKeepTheirPlaces) {
+  SingleOp op("RoiAlign", 16);
+  const Tensor images = counting({2, 2, 4, 4});
+  const std::vector<std::vector<float>> rois{{0, 0, 4, 4}, {1, 1, 2, 2}, {0, 1, 4, 2}, {1, 1, 2, 2}, {2, 2, 2, 2}};
+  const std::vector<int64_t> of{0, 1, 1, 0, 0};
+  std::vector<float> all, expected;
+  for (size_t i = 0; i < rois.size(); ++i) {
+    all.insert(all.end(), rois[i].begin(), rois[i].end());
+    const std::vector<float> alone = op.run({images, floats({1, 4}, rois[i]), longs({1}, {of[i]})})[0].to_float();
+    expected.insert(expected.end(), alone.begin(), alone.end());
+  }
+  expect_floats(op.run({images, floats({5, 4}, all), longs({5}, of)})[0], {5, 2, 1, 1}, expected);
+  EXPECT_NE(expected[2], expected[6]);
+  EXPECT_EQ(op.run({images, floats({0, 4}, {}), longs({0}, {})})[0].shape(), (Shape{0, 2, 1, 1}));
+}
+
 }  // namespace
 }  // namespace kaon
