@@ -36,6 +36,8 @@ function(kaon_layer name)
   target_link_libraries(kaon_${name} PUBLIC ${arg_LINK} PRIVATE ${arg_PRIVATE_LINK})
   set_property(GLOBAL APPEND PROPERTY KAON_LAYERS ${name})
   if(KAON_TESTS)
+    # Those few tests that include torch find its headers without it; its definitions would forbid the precompiled ones.
+    list(REMOVE_ITEM arg_PRIVATE_LINK torch)
     foreach(test IN LISTS tests)
       get_filename_component(stem ${test} NAME_WE)
       kaon_test(${name}.${stem} ${test} LINK kaon_${name} ${arg_PRIVATE_LINK})
