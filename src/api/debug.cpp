@@ -64,7 +64,9 @@ DebugResult debug_file(const DebugCall& call) {
   const Config config = config_of(call.quant);
   result.calib_unused = !call.data.calib.empty() && !needs_calibration(config);
   Model model = load_model(call.model);
-  result.note = make_inputs_constant(model);
+  for (const std::string& note : {make_inputs_constant(model), note_on_halves(model)}) {
+    if (!note.empty()) result.notes.push_back(note);
+  }
   DataOptions samples = with_input(call.data, call.input);
   samples.tokenizer = tokenizer_of(call.model);
   const std::unique_ptr<Dataset> data = open_data(samples, model.graph);

@@ -26,9 +26,9 @@ struct DebugCall {
 struct DebugResult {
   DebugReport report;
   int64_t pictures = 0;
-  bool calib_unused = false;  ///< calibration data was given, but the scheme learns nothing from data
-  std::string note;           ///< about the model, or ""
-  std::string description;    ///< the quantized model, layer by layer
+  bool calib_unused = false;       ///< calibration data was given, but the scheme learns nothing from data
+  std::vector<std::string> notes;  ///< about the model
+  std::string description;         ///< the quantized model, layer by layer
   double seconds = 0;
   double peak_mb = 0;
 };

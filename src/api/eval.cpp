@@ -42,7 +42,9 @@ EvalReport eval_model(const EvalOptions& asked) {
   if (!options.reference.empty()) reference = std::make_unique<Engine>(load_model(options.reference));
   if (asks_to_quantize(options.quant)) {
     const Config config = config_of(options.quant);
-    if (const std::string note = make_inputs_constant(model); !note.empty()) report.notes.push_back(note);
+    for (const std::string& note : {make_inputs_constant(model), note_on_halves(model)}) {
+      if (!note.empty()) report.notes.push_back(note);
+    }
     const QuantizedModel simulated = quantize_for(options.model, model, config, options.data, *options.progress);
     report.skipped = simulated.skipped;
     report.algorithms = simulated.algorithms;

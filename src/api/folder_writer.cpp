@@ -9,6 +9,7 @@
 #include "base/json_text.h"
 #include "base/mapped_file.h"
 #include "base/parallel.h"
+#include "graph/stored.h"
 #include "io/quantized/compressed_tensors.h"
 #include "numerics/half.h"
 
@@ -29,12 +30,7 @@ DType float_type(ScaleType type) {
 }
 
 FloatView view_of(const Tensor& tensor, const std::string& name, const std::string& where) {
-  switch (tensor.type()) {
-    case DType::Float32: return {tensor.bytes().data(), tensor.size(), FloatView::Type::Float32};
-    case DType::Float16: return {tensor.bytes().data(), tensor.size(), FloatView::Type::Float16};
-    case DType::BFloat16: return {tensor.bytes().data(), tensor.size(), FloatView::Type::BFloat16};
-    default: break;
-  }
+  if (is_float(tensor)) return float_view(tensor);
   fail(ErrorCode::Unsupported, where, "the tensor '{}' is {}; float32, float16 and bfloat16 can be quantized", name,
        name_of(tensor.type()));
 }

@@ -7,6 +7,7 @@
 #include "api/load_model.h"
 #include "base/error.h"
 #include "data/dataset.h"
+#include "graph/compute_in_float32.h"
 #include "quant/algorithm.h"
 #include "quant/observer.h"
 #include "quant/quantize.h"
@@ -102,6 +103,12 @@ std::string make_inputs_constant(Model& model) {
   std::erase_if(graph.inputs, [&](const ValueInfo& info) { return graph.find_initializer(info.name) != nullptr; });
   return fmt::format("{} inputs of the model have a value in the file and are constants from here on ({}{})",
                      names.size(), names.front(), names.size() > 1 ? ", …" : "");
+}
+
+std::string note_on_halves(const Model& model) {
+  if (!computes_in_half(model)) return "";
+  return "the model computes in 16 bits; quantized, it computes in float32, and its inputs and outputs keep their "
+         "types";
 }
 
 std::unique_ptr<Dataset> open_data(const DataOptions& options, const Graph& graph) {

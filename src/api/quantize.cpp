@@ -125,7 +125,9 @@ QuantizeReport quantize_file(const QuantizeCall& asked_for) {
   report.scheme = config_name(call.quant);
   report.calib_unused = !call.data.calib.empty() && !needs_calibration(config);
   Model model = load_model(call.model, &report.bytes_before);
-  if (const std::string note = make_inputs_constant(model); !note.empty()) report.notes.push_back(note);
+  for (const std::string& note : {make_inputs_constant(model), note_on_halves(model)}) {
+    if (!note.empty()) report.notes.push_back(note);
+  }
   const QuantizedModel quantized = quantize_for(call.model, model, config, call.data, *call.progress);
   if (asked) debug_as_asked(*asked, call.model, report.scheme, quantized, call.data, *call.progress);
   ExportOptions options;

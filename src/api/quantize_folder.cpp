@@ -15,6 +15,7 @@
 #include "base/memory_usage.h"
 #include "base/stopwatch.h"
 #include "engine/engine.h"
+#include "graph/stored.h"
 #include "lm/hidden_states.h"
 #include "quant/describe.h"
 #include "quant/quantize.h"
@@ -182,7 +183,7 @@ class FolderQuantizer {
     for (const FolderLayer& layer : plan_.layers) {
       const Quantizer* weight = quantized.find(layer.name, Slot::Weight);
       if (weight == nullptr) continue;
-      writer.write_weight(layer, constant_of(quantized, weight->tensor).as<float>(), weight->params);
+      writer.write_weight(layer, widened(constant_of(quantized, weight->tensor)).as<float>(), weight->params);
       coded.insert(weight->tensor);
       if (layer.input && !layer.dynamic) {
         writer.write_input(layer, quantized.find(layer.name, Slot::Input)->params);

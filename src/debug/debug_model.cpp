@@ -15,6 +15,7 @@
 #include "debug/quantizer_watch.h"
 #include "debug/reading.h"
 #include "engine/engine.h"
+#include "graph/stored.h"
 #include "quant/placement.h"
 #include "quant/simulate.h"
 
@@ -41,6 +42,13 @@ class Debugger {
       if (!quantizer.enabled) continue;
       QuantizerWatch* watch = wanted(quantizer) ? add(quantizer) : nullptr;
       if (quantizer.is_activation()) by_output_[simulated_value(quantized_, quantizer)] = watch;
+    }
+    // The Casts of 16-bit weights go where their quantized values come.
+    const Uses simulated_uses(simulated_.graph);
+    for (const Node& node : quantized.model.graph.nodes) {
+      const bool gone = node.op == "Cast" && find_stored(quantized.model.graph, node.outputs[0]) != nullptr &&
+                        simulated_uses.producer(node.outputs[0]) < 0;
+      if (!gone) nodes_before_.push_back(&node);
     }
     for (const Layer& layer : quantized.layers) {
       const Quantizer* weight = quantized.find(layer.name, Slot::Weight);
@@ -100,7 +108,7 @@ class Debugger {
   void constants() {
     for (const Layer& layer : quantized_.layers) {
       for (const std::string& name : {layer.weight, layer.bias}) {
-        const Initializer* constant = name.empty() ? nullptr : quantized_.model.graph.find_initializer(name);
+        const Initializer* constant = name.empty() ? nullptr : find_stored(quantized_.model.graph, name);
         if (constant == nullptr) continue;
         report_.parameters += constant->tensor.size();
         if (options_.nan) note(names_.find(name, constant->tensor), -1, true);
@@ -109,10 +117,10 @@ class Debugger {
     for (const auto& watch : watches_) {
       const Quantizer& quantizer = watch->quantizer();
       if (quantizer.is_activation()) continue;
-      const Tensor& rounded = constant_of(quantized_, quantizer.tensor);
+      const Tensor rounded = widened(constant_of(quantized_, quantizer.tensor));
       // A bias is corrected on purpose; a weight on its grid is still to be compared with what it was.
       const bool bias = quantizer.kind == Slot::Bias;
-      const Tensor& exact = bias ? rounded : quantized_.model.graph.find_initializer(quantizer.tensor)->tensor;
+      const Tensor exact = bias ? rounded : widened(find_stored(quantized_.model.graph, quantizer.tensor)->tensor);
       const Layer* layer = find_layer(quantized_, quantizer.serves.front().layer);
       const bool by_layer = quantizer.kind == Slot::Weight && layer != nullptr;
       watch->see_constant(exact, rounded, by_layer ? channel_axis(quantized_.model.graph, *layer) : 0);
@@ -150,7 +158,7 @@ class Debugger {
   /// Both models node by node: a value of the float run is there when the quantized run makes its own, and neither is
   /// kept longer than the model itself needs it.
   void one_batch(Frame& exact, Frame& simulated, int64_t batch) {
-    auto before = quantized_.model.graph.nodes.begin();
+    auto before = nodes_before_.begin();
     for (const Node& node : simulated_.graph.nodes) {
       if (stopped()) return;
       const auto quantizer = by_output_.find(node.outputs[0]);
@@ -162,7 +170,7 @@ class Debugger {
         continue;
       }
       simulated.step();
-      const Node& unquantized = *before++;
+      const Node& unquantized = **before++;
       const int64_t twin = original_uses_.producer(unquantized.outputs[0]);
       if (twin >= exact.position()) {
         exact.run_until(twin);
@@ -319,6 +327,7 @@ class Debugger {
   Uses uses_;           ///< of the transformed model
   Uses original_uses_;  ///< of the model before
   Model simulated_;
+  std::vector<const Node*> nodes_before_;  ///< those of the transformed model that are in the simulated one
   std::vector<std::unique_ptr<QuantizerWatch>> watches_;
   /// By what they make in the simulated model; null for those nobody asked for.
   std::map<std::string, QuantizerWatch*> by_output_;

@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "engine/engine.h"
+#include "graph/stored.h"
 #include "quant/what_if.h"
 
 namespace kaon {
@@ -36,8 +37,9 @@ class Reference {
       rows_.resize(outputs.size());
       energy_.resize(outputs.size());
       for (size_t k = 0; k < outputs.size(); ++k) {
-        if (outputs[k].type() != DType::Float32 || outputs[k].rank() == 0 || outputs[k].shape()[0] != count) continue;
-        const std::span<const float> values = outputs[k].as<float>();
+        if (!is_float(outputs[k]) || outputs[k].rank() == 0 || outputs[k].shape()[0] != count) continue;
+        const Tensor output = widened(outputs[k]);
+        const std::span<const float> values = output.as<float>();
         rows_[k].insert(rows_[k].end(), values.begin(), values.end());
         for (const float value : values) energy_[k] += static_cast<double>(value) * value;
       }
@@ -49,7 +51,8 @@ class Reference {
     double sum = 0;
     for (size_t k = 0; k < outputs.size(); ++k) {
       if (energy_[k] == 0) continue;
-      const std::span<const float> values = outputs[k].as<float>();
+      const Tensor output = widened(outputs[k]);
+      const std::span<const float> values = output.as<float>();
       const auto at = static_cast<size_t>(first * (outputs[k].size() / outputs[k].shape()[0]));
       double squares = 0;
       for (size_t i = 0; i < values.size(); ++i) {

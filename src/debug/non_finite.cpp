@@ -1,21 +1,9 @@
 #include "debug/non_finite.h"
 
-#include <cmath>
-
-#include "numerics/float_blocks.h"
+#include "graph/finite.h"
+#include "graph/stored.h"
 
 namespace kaon {
-
-int64_t first_non_finite(std::span<const float> values) {
-  for (int64_t from = 0; from < std::ssize(values); from += kBlock) {
-    const int64_t count = std::min(kBlock, std::ssize(values) - from);
-    if (std::isfinite(block_range(values.data() + from, count).sum)) continue;
-    for (int64_t i = from; i < from + count; ++i) {  // a sum of large numbers may overflow, too
-      if (!std::isfinite(values[static_cast<size_t>(i)])) return i;
-    }
-  }
-  return -1;
-}
 
 ValueNames::ValueNames(const QuantizedModel& quantized) {
   const Graph& graph = quantized.model.graph;
@@ -36,9 +24,8 @@ ValueNames::ValueNames(const QuantizedModel& quantized) {
 }
 
 std::optional<NonFiniteAt> ValueNames::find(const std::string& name, const Tensor& tensor) const {
-  if (tensor.type() != DType::Float32) return std::nullopt;
-  const std::span<const float> values = tensor.as<float>();
-  const int64_t index = first_non_finite(values);
+  if (!is_float(tensor)) return std::nullopt;
+  const int64_t index = first_non_finite(tensor);
   if (index < 0) return std::nullopt;
   NonFiniteAt at;
   const auto served = served_.find(name);
@@ -52,7 +39,7 @@ std::optional<NonFiniteAt> ValueNames::find(const std::string& name, const Tenso
     at.element[axis] = rest % tensor.shape()[axis];
     rest /= tensor.shape()[axis];
   }
-  at.value = values[static_cast<size_t>(index)];
+  at.value = float_view(tensor).at(index);
   return at;
 }
 

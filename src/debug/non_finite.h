@@ -6,9 +6,6 @@
 
 namespace kaon {
 
-/// Index of the first NaN or Inf, or -1.
-int64_t first_non_finite(std::span<const float> values);
-
 /// Says of every value of a float model which layer or node makes it.
 class ValueNames {
  public:

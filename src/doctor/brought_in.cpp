@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "doctor/cures.h"
 #include "engine/engine.h"
+#include "graph/compute_in_float32.h"
 #include "graph/edit.h"
 #include "graph/pass.h"
 
@@ -41,6 +42,7 @@ constexpr const char* kRelu = "|relu";
 class Reading {
  public:
   explicit Reading(Model model) : model_(std::move(model)) {
+    compute_in_float32(model_);
     PassContext context;
     context.evaluate = evaluate_node;
     run_passes(model_, context);

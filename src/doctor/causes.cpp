@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "graph/stored.h"
 #include "numerics/error_metrics.h"
 #include "numerics/moments.h"
 #include "quant/placement.h"
@@ -164,7 +165,7 @@ class Examination {
     if (one.non_finite) return true;
     if (own.kind == Slot::Weight) {
       Moments moments;
-      moments.update(constant_of(patient_.quantized(), own.tensor).as<float>());
+      moments.update(float_view(constant_of(patient_.quantized(), own.tensor)));
       return own.params.scale.size() == 1 && moments.absmax() > f.max() * own.params.scale[0] * 1.01;
     }
     if (own.params.scale.size() != 1 || own.dynamic) return false;
@@ -175,7 +176,7 @@ class Examination {
   WeightFacts weight_facts(const Quantizer& own) const {
     WeightFacts facts;
     const QuantizedModel& quantized = patient_.quantized();
-    const Tensor& exact = constant_of(quantized, own.tensor);
+    const Tensor exact = widened(constant_of(quantized, own.tensor));
     std::vector<float> values(static_cast<size_t>(exact.size()));
     own.apply(exact.as<float>(), values, exact.shape());
     const auto layer =

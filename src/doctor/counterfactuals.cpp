@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "base/error.h"
+#include "graph/stored.h"
 #include "numerics/moments.h"
 #include "quant/calibrate.h"
 #include "quant/placement.h"
@@ -93,7 +94,7 @@ const QuantizedModel& Counterfactuals::by_channel(const std::vector<int64_t>& id
 /// Whether the errors of a weight lean to one side, channel by channel.
 bool Counterfactuals::errors_have_a_sign(int64_t id) const {
   const Quantizer& own = quantizer(id);
-  const Tensor& exact = constant_of(patient_.quantized(), own.tensor);
+  const Tensor exact = widened(constant_of(patient_.quantized(), own.tensor));
   std::vector<float> error(static_cast<size_t>(exact.size()));
   own.apply(exact.as<float>(), error, exact.shape());
   std::ranges::transform(error, exact.as<float>(), error.begin(), std::minus<>());
@@ -128,7 +129,7 @@ std::optional<Tensor> Counterfactuals::per_channel_weight(int64_t id) const {
   if (layer == nullptr || own.spec.granularity != Granularity::PerTensor || f.kind == FormatKind::Block || is_cast(f)) {
     return std::nullopt;
   }
-  const Tensor& exact = constant_of(patient_.quantized(), own.tensor);
+  const Tensor exact = widened(constant_of(patient_.quantized(), own.tensor));
   TensorSpec spec = own.spec;
   spec.granularity = Granularity::PerChannel;
   spec.axis = channel_axis(patient_.quantized().model.graph, *layer);
@@ -145,8 +146,8 @@ std::optional<Tensor> Counterfactuals::equalized_weight(int64_t id) {
   if (equalized == nullptr || id >= std::ssize(equalized->quantizers)) return std::nullopt;
   const Quantizer& other = equalized->quantizers[static_cast<size_t>(id)];
   if (other.tensor != own.tensor || other.params.scale.empty()) return std::nullopt;
-  const Tensor& exact = constant_of(patient_.quantized(), own.tensor);
-  const Tensor& scaled = constant_of(*equalized, own.tensor);
+  const Tensor exact = widened(constant_of(patient_.quantized(), own.tensor));
+  const Tensor scaled = widened(constant_of(*equalized, own.tensor));
   if (scaled.shape() != exact.shape()) return std::nullopt;
   std::vector<float> values(static_cast<size_t>(exact.size()));
   other.apply(scaled.as<float>(), values, exact.shape());
@@ -171,7 +172,8 @@ std::vector<Counterfactual> Counterfactuals::of(int64_t id) {
     const auto finer = per_channel_weight(id);
     if (finer) {
       const auto equalized = equalized_weight(id);
-      const std::span<const float> exact = constant_of(patient_.quantized(), own.tensor).as<float>();
+      const Tensor stored = widened(constant_of(patient_.quantized(), own.tensor));
+      const std::span<const float> exact = stored.as<float>();
       better_equalized_[id] =
           equalized && squared_error(equalized->as<float>(), exact) < squared_error(finer->as<float>(), exact);
     }

@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "base/json_text.h"
 #include "engine/engine.h"
+#include "graph/stored.h"
 #include "quant/quantize.h"
 #include "quant/schemes.h"
 #include "quant/simulate.h"
@@ -99,8 +100,8 @@ void Patient::weigh(const std::vector<Tensor>& outputs, int64_t samples) {
   std::vector<double> weights;
   for (const Tensor& output : outputs) {
     double energy = 0;
-    if (output.type() == DType::Float32 && output.rank() > 0 && output.shape()[0] == samples) {
-      for (const float value : output.as<float>()) energy += static_cast<double>(value) * value;
+    if (is_float(output) && output.rank() > 0 && output.shape()[0] == samples) {
+      for (const float value : output.to_float()) energy += static_cast<double>(value) * value;
     }
     weights.push_back(energy > 0 ? 1 / std::sqrt(energy / static_cast<double>(samples)) : 0);
     counted += energy > 0 ? 1 : 0;
@@ -120,7 +121,8 @@ Tensor Patient::scored(const std::vector<Tensor>& outputs) const {
   int64_t at = 0;
   for (size_t k = 0; k < weights_.size(); ++k) {
     if (weights_[k] == 0) continue;
-    const std::span<const float> values = outputs[k].as<float>();
+    const Tensor output = widened(outputs[k]);
+    const std::span<const float> values = output.as<float>();
     const int64_t each = outputs[k].size() / samples;
     for (int64_t i = 0; i < outputs[k].size(); ++i) {
       joined[static_cast<size_t>(i / each * width + at + i % each)] =
@@ -264,7 +266,7 @@ int64_t stored_bytes(const QuantizedModel& quantized) {
     const int64_t count = constant_of(quantized, quantizer.tensor).size();
     int64_t bits = count * f.bits;
     if (f.kind == FormatKind::Block) bits += count / std::max(f.block, 1) * 8;
-    stored[quantizer.tensor] += (bits + 7) / 8 + parameters;
+    stored[find_stored(quantized.model.graph, quantizer.tensor)->name] += (bits + 7) / 8 + parameters;
   }
   for (const auto& [name, size] : stored) bytes[name] = size;
   int64_t sum = 0;
@@ -278,7 +280,9 @@ double average_bits(const QuantizedModel& quantized) {
     const Quantizer* weight = quantized.find(layer.name, Slot::Weight);
     const auto elements = static_cast<double>(element_count(layer.weight_shape));
     count += elements;
-    bits += elements * (weight != nullptr && weight->enabled ? format(weight->spec.format).bits : 32);
+    const Initializer* exact = find_stored(quantized.model.graph, layer.weight);
+    const int as_it_is = exact != nullptr ? bits_of(exact->tensor.type()) : 32;
+    bits += elements * (weight != nullptr && weight->enabled ? format(weight->spec.format).bits : as_it_is);
   }
   return count == 0 ? 0 : bits / count;
 }

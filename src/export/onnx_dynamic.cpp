@@ -3,6 +3,7 @@
 
 #include "base/error.h"
 #include "export/onnx_export.h"
+#include "graph/stored.h"
 
 namespace kaon::onnx_export {
 
@@ -48,7 +49,7 @@ bool has_integer_form(const Exporter& exporter, const Reader& reader) {
   if (weight == nullptr) return false;
   const Format& own = format(weight->spec.format);
   if (own.kind != FormatKind::Integer || own.bits != 8) return false;
-  if (!scales_fit(node, *weight, graph.find_initializer(weight->tensor)->tensor.rank())) return false;
+  if (!scales_fit(node, *weight, find_stored(graph, weight->tensor)->tensor.rank())) return false;
   const bool shifted = std::ranges::any_of(weight->params.zero_point, [](int32_t zero) { return zero != 0; });
   // ONNX Runtime's ConvInteger takes one zero point for the whole weight.
   if (node.op == "Conv" && shifted && weight->params.scale.size() > 1) return false;

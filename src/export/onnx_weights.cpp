@@ -4,15 +4,16 @@
 
 #include "base/error.h"
 #include "export/onnx_export.h"
+#include "graph/stored.h"
 
 namespace kaon::onnx_export {
 
 namespace {
 
 const Tensor& exact_values(const Exporter& exporter, const Quantizer& quantizer) {
-  const Initializer* stored = exporter.quantized.model.graph.find_initializer(quantizer.tensor);
-  if (stored == nullptr || stored->tensor.type() != DType::Float32) {
-    fail(ErrorCode::InvalidInput, quantizer.label(), "'{}' is no float32 initializer", quantizer.tensor);
+  const Initializer* stored = find_stored(exporter.quantized.model.graph, quantizer.tensor);
+  if (stored == nullptr || !is_float(stored->tensor)) {
+    fail(ErrorCode::InvalidInput, quantizer.label(), "'{}' is no float constant", quantizer.tensor);
   }
   return stored->tensor;
 }
@@ -23,7 +24,7 @@ std::vector<std::byte> codes_of(const Tensor& exact, const Quantizer& quantizer,
   std::vector<std::byte> codes(static_cast<size_t>(exact.size() * own.code_bytes()));
   QuantizeOptions options;
   options.rounding = quantizer.spec.rounding;
-  quantize(exact.as<float>(), codes, own, quantizer.params, options);
+  quantize(float_view(exact), codes, own, quantizer.params, options);
   if (own.code_bytes() != stored.code_bytes()) {
     fail(ErrorCode::Internal, quantizer.label(), "codes of {} are not as wide as those of {}", own.name, stored.name);
   }
@@ -68,7 +69,7 @@ bool wants_transposing(const Exporter& exporter, const Quantizer& quantizer, con
 void store_fake(Exporter& exporter, const Quantizer& quantizer) {
   const Tensor& exact = exact_values(exporter, quantizer);
   std::vector<float> values(static_cast<size_t>(exact.size()));
-  quantizer.apply(exact.as<float>(), values, exact.shape());
+  quantizer.apply(float_view(exact), values, exact.shape());
   const std::string name =
       exporter.edit.constant(quantizer.tensor + "_" + quantizer.spec.format, Tensor::of(exact.shape(), values));
   exporter.edit.redirect(quantizer.readers, name);

@@ -103,6 +103,13 @@ void GraphEdit::finish() {
 }
 
 void drop_unread_constants(Graph& graph) {
+  {
+    const Uses uses(graph);
+    std::erase_if(graph.nodes, [&](const Node& node) {
+      return node.op == "Cast" && graph.find_initializer(node.inputs[0]) != nullptr &&
+             uses.consumers(node.outputs[0]).empty() && !uses.is_output(node.outputs[0]);
+    });
+  }
   const Uses uses(graph);
   std::set<std::string> dropped;
   std::erase_if(graph.initializers, [&](const Initializer& initializer) {

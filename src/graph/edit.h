@@ -67,7 +67,7 @@ class GraphEdit {
   std::map<int64_t, std::vector<Node>> before_, behind_, replaced_;
 };
 
-/// Removes the initializers that no node and no output of the graph reads.
+/// Removes the initializers that no node and no output of the graph reads, and the Casts of those.
 void drop_unread_constants(Graph& graph);
 
 }  // namespace kaon

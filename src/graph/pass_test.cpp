@@ -174,19 +174,49 @@ TEST(ConstantFolding, ABranchsOwnValueHidesTheConstant) {
   EXPECT_EQ(run_only("constant_folding", model, adding()), 0);
 }
 
-TEST(ConstantFolding, WidensLargeWeights) {
-  constexpr int64_t kRows = 9 << 10, kColumns = 1 << 10;  // more than 16 MiB are added
-  const std::vector<uint16_t> ones(static_cast<size_t>(kRows * kColumns), 0x3F80);
-  const Tensor stored = Tensor::copy_bytes(DType::BFloat16, {kRows, kColumns}, std::as_bytes(std::span(ones)));
-  Model model = make_model({make_node("Cast", {"w16"}, {"w"}, {{"to", static_cast<int64_t>(DType::Float32), {}}}),
-                            make_node("MatMul", {"x", "w"}, {"y"})},
-                           {{"w16", stored, {}, {}}}, {make_value("x", {1, kRows})}, {"y"});
+Node widening(const std::string& from, const std::string& to) {
+  return make_node("Cast", {from}, {to}, {{"to", static_cast<int64_t>(DType::Float32), {}}});
+}
+
+Initializer ones_in_16_bits(const std::string& name, const Shape& shape) {
+  const std::vector<uint16_t> ones(static_cast<size_t>(element_count(shape)), 0x3F80);
+  return {name, Tensor::copy_bytes(DType::BFloat16, shape, std::as_bytes(std::span(ones))), {}, {}};
+}
+
+PassContext copying() {
   PassContext context;
   context.evaluate = [](const Node&, const Model&, std::span<const Tensor> inputs) {
     return std::vector<Tensor>{Tensor::of<float>(inputs[0].shape(), inputs[0].to_float())};
   };
-  EXPECT_EQ(run_only("constant_folding", model, context), 1);
-  EXPECT_EQ(ops_of(model.graph), "MatMul");
+  return context;
+}
+
+TEST(ConstantFolding, WidensLargeConstants) {
+  constexpr int64_t kRows = 9 << 10, kColumns = 1 << 10;  // more than 16 MiB are added
+  Model model = make_model({widening("w16", "w"), make_node("Add", {"x", "w"}, {"y"})},
+                           {ones_in_16_bits("w16", {kRows, kColumns})}, {make_value("x", {1, kColumns})}, {"y"});
+  EXPECT_EQ(run_only("constant_folding", model, copying()), 1);
+  EXPECT_EQ(ops_of(model.graph), "Add");
+}
+
+TEST(ConstantFolding, LeavesWeightsIn16Bits) {
+  const auto model_of = [](Node reader, std::vector<Node> behind = {}) {
+    std::vector<Node> nodes{widening("w16", "w"), std::move(reader)};
+    nodes.insert(nodes.end(), behind.begin(), behind.end());
+    return make_model(std::move(nodes), {ones_in_16_bits("w16", {4, 4}), make_counting("v", {4})},
+                      {make_value("x", {4, 4})}, {"y"});
+  };
+  Model product = model_of(make_node("MatMul", {"x", "w"}, {"y"}));
+  EXPECT_EQ(run_only("constant_folding", product, copying()), 0);
+  EXPECT_EQ(ops_of(product.graph), "Cast MatMul");
+  // Where more is done to it than multiplying.
+  Model turned = model_of(make_node("Transpose", {"w"}, {"t"}), {make_node("MatMul", {"x", "t"}, {"y"})});
+  EXPECT_EQ(run_only("constant_folding", turned, copying()), 2);
+  Model squared = model_of(make_node("MatMul", {"w", "w"}, {"s"}), {make_node("Add", {"x", "s"}, {"y"})});
+  EXPECT_EQ(run_only("constant_folding", squared, copying()), 2);
+  Model normed = model_of(make_node("Conv", {"x", "w"}, {"c"}),
+                          {make_node("BatchNormalization", {"c", "v", "v", "v", "v"}, {"y"})});
+  EXPECT_EQ(run_only("constant_folding", normed, copying()), 1);
 }
 
 TEST(ConstantFolding, LeavesQuantizedWeightsRandomAndHugeOnes) {

@@ -4,6 +4,7 @@
 
 #include "base/error.h"
 #include "graph/fake_quantize.h"
+#include "graph/stored.h"
 
 namespace kaon::lm {
 
@@ -11,8 +12,6 @@ namespace {
 
 constexpr int64_t kOpset = 23;  // the first with Attention, RotaryEmbedding and RMSNormalization
 constexpr int64_t kIrVersion = 11;
-
-bool is_half(DType type) { return type == DType::Float16 || type == DType::BFloat16; }
 
 Attribute int_attribute(const char* name, int64_t value) { return {name, value, {}}; }
 

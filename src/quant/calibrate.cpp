@@ -9,6 +9,7 @@
 #include "base/stopwatch.h"
 #include "engine/engine.h"
 #include "graph/finite.h"
+#include "graph/stored.h"
 #include "numerics/float_blocks.h"
 #include "quant/observer.h"
 
@@ -24,8 +25,7 @@ void expect_finite(const Quantizer& quantizer, const Tensor& tensor) {
   const int64_t at = first_non_finite(tensor);
   if (at < 0) return;
   fail(ErrorCode::Numeric, quantizer.label(), "'{}' holds {} at element {}; a {} must be finite to be quantized",
-       quantizer.tensor, tensor.as<float>()[static_cast<size_t>(at)], to_string(index_at(tensor.shape(), at)),
-       name_of(quantizer.kind));
+       quantizer.tensor, float_view(tensor).at(at), to_string(index_at(tensor.shape(), at)), name_of(quantizer.kind));
 }
 
 /// Whether calibration brought values, and one of them finite.
@@ -175,9 +175,9 @@ void calibrate_activations(QuantizedModel& quantized, const Dataset& data, const
 void calibrate_weights(QuantizedModel& quantized, const QuantizeSettings& settings) {
   for (Quantizer& quantizer : quantized.quantizers) {
     if (quantizer.kind != Slot::Weight) continue;
-    const Tensor& weight = quantized.model.graph.find_initializer(quantizer.tensor)->tensor;
+    const Tensor& weight = find_stored(quantized.model.graph, quantizer.tensor)->tensor;
     if (!settings.allow_non_finite) expect_finite(quantizer, weight);
-    const std::span<const float> values = weight.as<float>();
+    const FloatView values = float_view(weight);
     const std::vector<Range> range = tile_ranges(values, Tiling::per_tensor(weight.shape()));
     quantizer.observed = range.front();
     if (has_own_scales(quantizer.spec)) continue;

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "graph/node_id.h"
+#include "graph/stored.h"
 
 namespace kaon {
 namespace {
@@ -59,8 +60,8 @@ LayerProduct matrix_of(const Node& node, const Layer& layer) {
 }  // namespace
 
 LayerProduct product_of(const Graph& graph, const Layer& layer) {
-  const Initializer* weight = graph.find_initializer(layer.weight);
-  if (weight == nullptr || weight->tensor.type() != DType::Float32) return refuse("its weight is no float32 constant");
+  const Initializer* weight = find_stored(graph, layer.weight);
+  if (weight == nullptr || !is_float(weight->tensor)) return refuse("its weight is no float constant");
   if (layer.inner != nullptr) return refuse("it lies inside a subgraph");
   const Node& node = node_by_id(graph, layer.node);
   LayerProduct product = is_convolution(layer) ? convolution_of(node, layer) : matrix_of(node, layer);

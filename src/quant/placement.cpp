@@ -9,6 +9,7 @@
 
 #include "base/error.h"
 #include "graph/finite.h"
+#include "graph/stored.h"
 #include "quant/flow.h"
 #include "quant/rules.h"
 
@@ -62,8 +63,9 @@ class Placement {
   /// `rule` as far as `layer` can follow it; what it cannot is noted in `skipped`.
   LayerRule adapted(const Layer& layer, LayerRule rule) {
     if (!rule.weight.spec && !rule.input.spec && !rule.output.spec && !rule.bias.spec) return rule;
-    const Initializer* weight = graph().find_initializer(layer.weight);
-    if (weight == nullptr || weight->tensor.type() != DType::Float32) {
+    const Initializer* weight = find_stored(graph(), layer.weight);
+    // Behind its Cast a 16-bit weight is as good as a float32 one.
+    if (weight == nullptr || (weight->name == layer.weight && weight->tensor.type() != DType::Float32)) {
       skip(layer, weight == nullptr
                       ? "stays as it is: its weight is computed, not stored"
                       : fmt::format("stays as it is: its weight is {}, not float32", name_of(weight->tensor.type())));
@@ -382,10 +384,14 @@ class Placement {
     const Uses uses(graph());
     for (const Initializer& one : graph().initializers) {
       const int64_t bytes = one.tensor.byte_size();
-      if (one.tensor.type() != DType::Float32 || quantized.contains(one.name)) continue;
+      // A 16-bit weight is known by the value that its Cast makes.
+      const std::vector<int64_t>& first = uses.consumers(one.name);
+      const bool widened = is_half(one.tensor.type()) && !first.empty() && node(first.front()).op == "Cast";
+      const std::string& value = widened ? node(first.front()).outputs[0] : one.name;
+      if (!is_float(one.tensor) || quantized.contains(value)) continue;
       if (bytes < kWorthAWord || bytes * kShare <= total) continue;
-      const auto layer = std::ranges::find(result_.layers, one.name, &Layer::weight);
-      const std::vector<int64_t>& readers = uses.consumers(one.name);
+      const auto layer = std::ranges::find(result_.layers, value, &Layer::weight);
+      const std::vector<int64_t>& readers = uses.consumers(value);
       const std::string reader = readers.empty() ? "nothing" : node(readers.front()).label();
       const std::string name = layer != result_.layers.end() ? layer->name : one.name;
       const auto known = std::ranges::find(result_.skipped, name, &Skipped::layer);

@@ -4,6 +4,7 @@
 
 #include "base/error.h"
 #include "engine/engine.h"
+#include "graph/compute_in_float32.h"
 #include "graph/pass.h"
 #include "quant/algorithm.h"
 #include "quant/placement.h"
@@ -31,6 +32,7 @@ void check_specs(const QuantizedModel& quantized) {
 
 QuantizedModel quantize(Model model, const Config& config, const Dataset* calibration,
                         const QuantizeSettings& settings) {
+  compute_in_float32(model);
   PassContext context;
   context.evaluate = evaluate_node;
   run_passes(model, context);

@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
+#include "graph/stored.h"
 
 namespace kaon {
 
@@ -70,12 +71,12 @@ void redirect_inside(Graph& graph, const std::vector<Reader>& readers,
 
 const Tensor& constant_of(const QuantizedModel& quantized, const std::string& name) {
   const auto found = quantized.rounded.find(name);
-  return found != quantized.rounded.end() ? found->second : quantized.model.graph.find_initializer(name)->tensor;
+  return found != quantized.rounded.end() ? found->second : find_stored(quantized.model.graph, name)->tensor;
 }
 
 Model rounded_model(const QuantizedModel& quantized) {
   Model model = quantized.model;
-  for (const auto& [name, tensor] : quantized.rounded) model.graph.find_initializer(name)->tensor = tensor;
+  for (const auto& [name, tensor] : quantized.rounded) store(model.graph, name, tensor);
   return model;
 }
 

@@ -11,6 +11,7 @@
 #include "engine/scales_with.h"
 #include "graph/extract.h"
 #include "graph/node_id.h"
+#include "graph/stored.h"
 #include "quant/placement.h"
 
 namespace kaon {
@@ -285,8 +286,8 @@ bool is_own_product(const Graph& graph, const Uses& uses, const Layer& layer) {
     return false;
   }
   if (layer.op == "Gemm" && node_by_id(graph, layer.node).get_int("transA", 0) != 0) return false;
-  const Initializer* weight = graph.find_initializer(layer.weight);
-  if (weight == nullptr || weight->tensor.type() != DType::Float32 || !own(layer.weight)) return false;
+  const Initializer* weight = find_stored(graph, layer.weight);
+  if (weight == nullptr || !is_float(weight->tensor) || !own(layer.weight)) return false;
   if (layer.bias.empty()) return true;
   const Initializer* bias = graph.find_initializer(layer.bias);
   return bias != nullptr && bias->tensor.type() == DType::Float32 && own(layer.bias) &&

@@ -7,6 +7,7 @@
 
 #include "engine/engine.h"
 #include "engine/linalg.h"
+#include "graph/stored.h"
 #include "quant/observer.h"
 #include "quant/placement.h"
 #include "quant/scale_groups.h"
@@ -172,7 +173,7 @@ class Search {
     for (auto& [value, seen] : seen_) seen.finish();
   }
 
-  const Tensor& weight_of(const Layer& layer) const { return graph_.find_initializer(layer.weight)->tensor; }
+  const Tensor& weight_of(const Layer& layer) const { return find_stored(graph_, layer.weight)->tensor; }
   bool cols_first(const Layer& layer) const { return input_axis(graph_, layer) == 0; }
 
   /// The weight with each input or output times a factor.
@@ -314,7 +315,7 @@ class Search {
     std::vector<FloatMatrix> exact;
     for (const ScaleGroup::Product& product : group.products) {
       const Layer& layer = *product.layer;
-      exact.push_back(product_of(seen_.at(layer.input).rows, weight_of(layer).as<float>(), layer));
+      exact.push_back(product_of(seen_.at(layer.input).rows, widened(weight_of(layer)).as<float>(), layer));
     }
     const bool with_source = source_matters(group);
     const auto error_of = [&](const std::vector<double>& by) {
@@ -347,7 +348,7 @@ class Search {
     for (const double factor : by) down.push_back(1 / factor);
     if (group.layer != nullptr) {
       const Layer& layer = *group.layer;
-      graph_.find_initializer(layer.weight)->tensor = Tensor::of(layer.weight_shape, scaled_weight(layer, false, down));
+      store(graph_, layer.weight, Tensor::of(layer.weight_shape, scaled_weight(layer, false, down)));
       if (!layer.bias.empty()) divide_vector(*graph_.find_initializer(layer.bias), by);
     }
     for (const ScaleGroup::Vector& vector : group.vectors) divide_vector(own_vector(vector), by);
@@ -355,7 +356,7 @@ class Search {
       const Layer& layer = *product.layer;
       std::vector<double> up;
       for (const int64_t c : group.carried[product.carried].channel) up.push_back(by[static_cast<size_t>(c)]);
-      graph_.find_initializer(layer.weight)->tensor = Tensor::of(layer.weight_shape, scaled_weight(layer, true, up));
+      store(graph_, layer.weight, Tensor::of(layer.weight_shape, scaled_weight(layer, true, up)));
     }
     for (const ScaleGroup::Carried& carried : group.carried) {
       note_rescaled(carried.value, carried.channel, down);

@@ -4,6 +4,7 @@
 
 #include "graph/edit.h"
 #include "graph/fake_quantize.h"
+#include "graph/stored.h"
 
 namespace kaon {
 namespace {
@@ -49,7 +50,7 @@ class Simulation {
   void constant(const Quantizer& quantizer) {
     const Tensor& exact = constant_of(quantized_, quantizer.tensor);
     std::vector<float> values(static_cast<size_t>(exact.size()));
-    quantizer.apply(exact.as<float>(), values, exact.shape());
+    quantizer.apply(float_view(exact), values, exact.shape());
     const std::string name = quantized_name(quantizer.tensor, quantizer.id);
     add_constant(name, Tensor::of(exact.shape(), values));
     edit_.redirect(quantizer.readers, name);

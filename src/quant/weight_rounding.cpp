@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "base/parallel.h"
+#include "graph/stored.h"
 #include "numerics/row_plan.h"
 #include "quant/simulate.h"
 #include "quant/so_far.h"
@@ -93,7 +94,7 @@ std::vector<GridWeight> grid_weights(const AlgorithmInput& input) {
     }
     const LayerProduct& product = weight.product;
     weight.exact = weight.scale = weight.zero = FloatMatrix(product.all_rows(), product.cols);
-    copy_rows(product, quantized.model.graph.find_initializer(quantizer.tensor)->tensor.as<float>(), weight.exact);
+    copy_rows(product, widened(find_stored(quantized.model.graph, quantizer.tensor)->tensor).as<float>(), weight.exact);
     const Format& kind = format(quantizer.spec.format);
     weight.is_float = kind.kind == FormatKind::Float;
     weight.lowest_exponent = 1 - kind.bias;
@@ -149,7 +150,7 @@ Statistics quantized_statistics_of(std::span<const GridWeight> weights, const Al
 
 FloatMatrix codes_of(const QuantizedModel& quantized, const GridWeight& weight) {
   FloatMatrix codes(weight.exact.rows, weight.exact.cols);
-  copy_rows(weight.product, constant_of(quantized, weight.quantizer->tensor).as<float>(), codes);
+  copy_rows(weight.product, widened(constant_of(quantized, weight.quantizer->tensor)).as<float>(), codes);
   for (int64_t row = 0; row < codes.rows; ++row) {
     for (int64_t col = 0; col < codes.cols; ++col) {
       codes(row, col) = weight.nearest(static_cast<double>(codes(row, col)), row, col);

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "graph/stored.h"
 #include "quant/simulate.h"
 
 namespace kaon {
@@ -55,12 +56,12 @@ Variant WhatIf::variant(const Question& question) const {
     const auto other = question.constants.find(quantizer.tensor);
     const Tensor& exact = other != question.constants.end() ? other->second : constant_of(quantized_, quantizer.tensor);
     if (!on) {
-      variant.constants[name] = exact;
+      variant.constants[name] = widened(exact);
     } else if (params != question.params.end() || other != question.constants.end()) {
       Quantizer changed = quantizer;
       if (params != question.params.end()) changed.params = params->second;
       std::vector<float> values(static_cast<size_t>(exact.size()));
-      changed.apply(exact.as<float>(), values, exact.shape());
+      changed.apply(float_view(exact), values, exact.shape());
       variant.constants[name] = Tensor::of(exact.shape(), values);
     }
   }

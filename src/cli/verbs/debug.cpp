@@ -76,7 +76,7 @@ void debug_verb(DebugCall& call, Context& context) {
   if (result.calib_unused) {
     context.note("--calib {}: not used, {} learns nothing from data", call.data.calib.string(), result.report.scheme);
   }
-  if (!result.note.empty()) context.note("{}", result.note);
+  for (const std::string& note : result.notes) context.note("{}", note);
   note_skipped(context, result.report.skipped);
   note_algorithms(context, result.report.algorithms);
   context.detail("{}", result.description);

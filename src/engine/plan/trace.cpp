@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "graph/stored.h"
+
 namespace kaon {
 
 namespace {
@@ -35,8 +37,6 @@ bool is_settled_if(const Node& node, const Step& step, const std::vector<Value>&
   return trace_program(program, std::move(inner), HookTable(program, none), derived, false, fixed_inputs)
       .unplannable.empty();
 }
-
-bool is_16_bit_float(DType type) { return type == DType::Float16 || type == DType::BFloat16; }
 
 }  // namespace
 
@@ -93,8 +93,7 @@ Trace trace_program(const Program& program, std::vector<Value> table, const Hook
     const bool known = derives && std::ranges::all_of(step.outputs, [&](int32_t id) {
                          return id < 0 || derived[static_cast<size_t>(id)].defined();
                        });
-    const bool narrow =
-        step.widens_weights && derives && is_16_bit_float(table[static_cast<size_t>(step.inputs[0])].type);
+    const bool narrow = step.widens_weights && derives && is_half(table[static_cast<size_t>(step.inputs[0])].type);
     if (narrow) {
       // Kernels of products widen what they read.
       table[static_cast<size_t>(step.outputs[0])] = table[static_cast<size_t>(step.inputs[0])];

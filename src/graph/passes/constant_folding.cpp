@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "graph/passes/passes.h"
+#include "graph/stored.h"
 
 namespace kaon::passes {
 
@@ -43,6 +44,25 @@ bool must_stay(const Node& node) {
                                                          "OneHot",           "EyeLike",
                                                          "CenterCropPad"};
   return std::find(kOps.begin(), kOps.end(), node.op) != kOps.end() || !subgraphs(node).empty();
+}
+
+/// A 16-bit weight stays as it is stored: those who need its numbers widen it where they read it. Not where a batch
+/// norm will go into it.
+bool widens_weight(const Node& node, const Graph& graph, const Uses& uses, const Scope& scope) {
+  if (node.op != "Cast" || node.inputs.size() != 1 || node.outputs.size() != 1) return false;
+  const Tensor* stored = scope.outer == nullptr ? scope.find(node.inputs[0]) : nullptr;
+  if (stored == nullptr || !is_half(stored->type()) || stored->rank() < 2) return false;
+  if (node.get_int("to", 0) != static_cast<int64_t>(DType::Float32)) return false;
+  return std::ranges::all_of(uses.consumers(node.outputs[0]), [&](int64_t index) {
+    const Node& reader = graph.nodes[static_cast<size_t>(index)];
+    const bool layer =
+        reader.op == "Conv" || reader.op == "ConvTranspose" || reader.op == "Gemm" || reader.op == "MatMul";
+    if (!layer || !reader.domain.empty() || std::ranges::count(reader.inputs, node.outputs[0]) != 1) return false;
+    if (reader.inputs.size() < 2 || reader.inputs[1] != node.outputs[0]) return false;
+    return std::ranges::none_of(uses.consumers(reader.outputs[0]), [&](int64_t next) {
+      return graph.nodes[static_cast<size_t>(next)].op == "BatchNormalization";
+    });
+  });
 }
 
 /// At least the elements that the outputs will have, for the operators whose outputs dwarf their inputs.
@@ -86,12 +106,16 @@ class Folder {
     for (const Initializer& initializer : graph.initializers) scope.constants[initializer.name] = initializer.tensor;
     std::unordered_set<std::string> outputs;
     for (const ValueInfo& output : graph.outputs) outputs.insert(output.name);
+    const Uses uses(graph);
+    std::vector<bool> stays;
+    for (const Node& node : graph.nodes) stays.push_back(widens_weight(node, graph, uses, scope));
     int64_t changes = 0;
     std::vector<Node> kept;
-    for (Node& node : graph.nodes) {
+    for (size_t i = 0; i < graph.nodes.size(); ++i) {
+      Node& node = graph.nodes[i];
       const bool is_output = std::any_of(node.outputs.begin(), node.outputs.end(),
                                          [&](const std::string& output) { return outputs.contains(output); });
-      std::vector<Tensor> results = is_output ? std::vector<Tensor>{} : evaluate(node, scope);
+      std::vector<Tensor> results = is_output || stays[i] ? std::vector<Tensor>{} : evaluate(node, scope);
       if (results.empty()) {
         edit_subgraphs(node, [&](Graph& subgraph) { changes += fold(subgraph, &scope); });
         scope.others.insert(node.outputs.begin(), node.outputs.end());

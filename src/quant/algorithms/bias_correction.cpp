@@ -6,6 +6,7 @@
 #include "engine/engine.h"
 #include "graph/extract.h"
 #include "graph/node_id.h"
+#include "graph/stored.h"
 #include "quant/algorithm.h"
 #include "quant/simulate.h"
 #include "quant/so_far.h"
@@ -33,9 +34,9 @@ class WeightErrors {
 
  private:
   void add(const QuantizedModel& quantized, const Layer& layer, const Quantizer& quantizer) {
-    const Tensor& exact = quantized.model.graph.find_initializer(layer.weight)->tensor;
+    const Tensor exact = widened(find_stored(quantized.model.graph, layer.weight)->tensor);
     std::vector<float> error(static_cast<size_t>(exact.size()));
-    quantizer.apply(constant_of(quantized, layer.weight).as<float>(), error, exact.shape());
+    quantizer.apply(float_view(constant_of(quantized, layer.weight)), error, exact.shape());
     std::ranges::transform(exact.as<float>(), error, error.begin(), std::minus<>());
     const std::string value = layer.name + "|weight_error";
     model_.graph.initializers.push_back({value, Tensor::of(exact.shape(), error), {}, {}});

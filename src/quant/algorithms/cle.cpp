@@ -14,6 +14,7 @@
 #include "engine/op_facts.h"
 #include "graph/clip.h"
 #include "graph/node_id.h"
+#include "graph/stored.h"
 #include "quant/algorithm.h"
 #include "quant/placement.h"
 
@@ -98,9 +99,9 @@ class Equalizer {
   void load(const Layer& layer) {
     Weight& weight = weights_.emplace_back();
     weight.layer = &layer;
-    const Initializer* constant = graph_.find_initializer(layer.weight);
+    const Initializer* constant = find_stored(graph_, layer.weight);
     const bool product = layer.op == "Gemm" || layer.op == "MatMul";
-    if (constant == nullptr || constant->tensor.type() != DType::Float32) return;
+    if (constant == nullptr || !is_float(constant->tensor)) return;
     if (!(layer.op == "Conv" || (product && layer.weight_input == 1 && layer.weight_shape.size() == 2))) return;
     if (uses_.consumers(layer.weight).size() != 1 || uses_.is_output(layer.weight)) return;
     if (!layer.bias.empty() && (uses_.consumers(layer.bias).size() != 1 || !float_bias(layer))) return;
@@ -378,10 +379,9 @@ class Equalizer {
     for (size_t index = 0; index < weights_.size(); ++index) {
       if (factors[index].empty()) continue;
       Weight& weight = weights_[index];
-      Tensor& constant = graph_.find_initializer(weight.layer->weight)->tensor;
-      const std::vector<float> before = constant.to_float();
+      const std::vector<float> before = find_stored(graph_, weight.layer->weight)->tensor.to_float();
       for (size_t i = 0; i < before.size(); ++i) weight.values[i] = static_cast<float>(before[i] * factors[index][i]);
-      constant = Tensor::of(weight.layer->weight_shape, weight.values);
+      kaon::store(graph_, weight.layer->weight, Tensor::of(weight.layer->weight_shape, weight.values));
     }
   }
 
