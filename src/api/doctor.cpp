@@ -16,6 +16,7 @@
 #include "base/sha256.h"
 #include "data/dataset.h"
 #include "export/export.h"
+#include "graph/compute_in_float32.h"
 #include "io/onnx/onnx.h"
 
 namespace kaon {
@@ -115,7 +116,8 @@ Diagnosis doctor_file(const DoctorCall& asked) {
   options.progress = call.progress;
   options.resume = call.resume;
   options.subject = subject_of(call, config);
-  const Model model = load_model(call.model);
+  Model model = load_model(call.model);
+  compute_in_float32(model);
   const std::unique_ptr<Dataset> data = open_data(call.data, model.graph);
   const std::unique_ptr<Dataset> calibration =
       call.data.calib.empty() ? nullptr : open_calibration(call.data, model.graph);

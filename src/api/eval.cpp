@@ -8,6 +8,7 @@
 #include "base/memory_usage.h"
 #include "data/dataset.h"
 #include "engine/engine.h"
+#include "graph/compute_in_float32.h"
 #include "quant/describe.h"
 #include "quant/simulate.h"
 
@@ -37,14 +38,14 @@ EvalReport eval_model(const EvalOptions& asked) {
   }
   Model model = load_model(options.model);
   EvalReport report;
+  if (const std::string note = note_on_halves(model); !note.empty()) report.notes.push_back(note);
+  compute_in_float32(model);
   std::unique_ptr<Engine> engine;
   std::unique_ptr<Engine> reference;
   if (!options.reference.empty()) reference = std::make_unique<Engine>(load_model(options.reference));
   if (asks_to_quantize(options.quant)) {
     const Config config = config_of(options.quant);
-    for (const std::string& note : {make_inputs_constant(model), note_on_halves(model)}) {
-      if (!note.empty()) report.notes.push_back(note);
-    }
+    if (const std::string note = make_inputs_constant(model); !note.empty()) report.notes.push_back(note);
     const QuantizedModel simulated = quantize_for(options.model, model, config, options.data, *options.progress);
     report.skipped = simulated.skipped;
     report.algorithms = simulated.algorithms;

@@ -107,8 +107,7 @@ std::string make_inputs_constant(Model& model) {
 
 std::string note_on_halves(const Model& model) {
   if (!computes_in_half(model)) return "";
-  return "the model computes in 16 bits; quantized, it computes in float32, and its inputs and outputs keep their "
-         "types";
+  return "the model computes in 16 bits; here it computes in float32, and its inputs and outputs keep their types";
 }
 
 std::unique_ptr<Dataset> open_data(const DataOptions& options, const Graph& graph) {

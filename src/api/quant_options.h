@@ -52,7 +52,7 @@ nlohmann::ordered_json algorithms_json(const std::vector<AlgorithmReport>& repor
 
 /// Makes constants of those inputs of `model` that have a value in the file: returns a line that says so, or "".
 std::string make_inputs_constant(Model& model);
-/// A line that says that `model` will compute in float32 once it is quantized, or "".
+/// A line that says that `model` computes in float32 from here on, or "".
 std::string note_on_halves(const Model& model);
 
 /// Null where no `data` is named.
