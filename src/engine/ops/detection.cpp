@@ -194,7 +194,7 @@ struct Region {
   int64_t image;
   float top, left, bin_height, bin_width;
 
-  Region(int64_t image, const std::vector<float>& roi, const RoiAlignAttributes& attributes) : image(image) {
+  Region(int64_t image_, const std::vector<float>& roi, const RoiAlignAttributes& attributes) : image(image_) {
     const float shift = attributes.half_pixel ? 0.5F : 0;
     left = roi[0] * attributes.scale - shift;
     top = roi[1] * attributes.scale - shift;
