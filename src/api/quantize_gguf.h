@@ -12,8 +12,8 @@ std::vector<std::string> gguf_schemes();
 
 /// Writes the language model in the folder `in` as a GGUF file, tensor by tensor, with its tokenizer; `exclude` are
 /// globs on layers that stay float16. Matrices whose rows are no whole blocks of the type get one with smaller blocks.
-/// With calibration data, what is multiplied with larger numbers is rounded more carefully. Before the file appears, it is read back and some of its blocks are run against the float model with the same
-/// rounding.
+/// With calibration data, what is multiplied with larger numbers is rounded more carefully. Before the file appears, it
+/// is read back and some of its blocks are run against the float model with the same rounding.
 QuantizeReport quantize_gguf(const std::filesystem::path& in, const std::filesystem::path& out,
                              const std::string& scheme, const std::vector<std::string>& exclude,
                              const DataOptions& data, const FolderOptions& options);

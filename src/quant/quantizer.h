@@ -70,7 +70,8 @@ struct AlgorithmReport {
 };
 
 /// Channel c of a value, along `axis` (which counts from the end below 0), is factors[c] times what it was, less
-/// shifts[c] where there are any. `pads` zeros, before and behind each axis as a Pad has them, were put around it first.
+/// shifts[c] where there are any. `pads` zeros, before and behind each axis as a Pad has them, were put around it
+/// first.
 struct ChannelFactors {
   int64_t axis = 1;
   std::vector<float> factors;
