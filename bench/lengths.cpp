@@ -87,7 +87,7 @@ const bool kAdded = add([](Cases& cases) {
     fmt::print(stderr, "lengths left out: {} does not exist\n", model.string());
     return;
   }
-  for (const int64_t from : {64, 128, 250}) {
+  for (const int64_t from : {16, 64, 128, 250}) {
     cases.push_back({.name = fmt::format("stories260K/new_length/{}", from),
                      .peer_name = "3 runs of a known one",
                      .prepare = [=] { return Work{.measure = [=] { return new_length(model, from); }}; }});

@@ -4,13 +4,17 @@
 #include <cmath>
 
 #include "base/error.h"
+#include "base/parallel.h"
 #include "base/text.h"
 #include "graph/dataset.h"
 #include "numerics/error_metrics.h"
+#include "numerics/exponentials.h"
 
 namespace kaon {
 
 namespace {
+
+constexpr int64_t kGrain = 32 * 1024;  // numbers worth waking a second thread for
 
 /// Row `row` of `values`: in place where its elements are neighbours, else copied into `buffer`.
 std::span<const float> row_of(std::span<const float> values, const ClassAxis& axis, int64_t row,
@@ -27,30 +31,29 @@ std::span<const float> row_of(std::span<const float> values, const ClassAxis& ax
 
 int64_t argmax(std::span<const float> row) { return std::max_element(row.begin(), row.end()) - row.begin(); }
 
-/// ln Σ exp(x).
-double log_sum_exp(std::span<const float> row) {
-  const double top = *std::max_element(row.begin(), row.end());
-  if (std::isinf(top)) return top;
-  double sum = 0;
-  for (const float x : row) sum += std::exp(x - top);
-  return top + std::log(sum);
-}
-
 /// The mean over all rows whose label is not to be ignored.
 class LabelMetric : public Metric {
  public:
   void add(const ScoredBatch& batch) final {
     const ClassAxis axis = class_axis(batch);
-    std::vector<float> buffer;
-    for (int64_t r = 0; r < axis.rows(); ++r) {
-      const int64_t label = batch.labels[static_cast<size_t>(r)];
-      if (label == kIgnoredLabel) continue;
-      if (label < 0 || label >= axis.classes) {
-        fail(ErrorCode::InvalidInput, "labels",
-             "sample {} has the label {}; a label must be from 0 to {}, or {} for one that does not count",
-             batch.first + r * batch.samples / axis.rows(), label, axis.classes - 1, kIgnoredLabel);
+    std::vector<double> scores(static_cast<size_t>(axis.rows()));
+    const auto is_ignored = [&](int64_t r) { return batch.labels[static_cast<size_t>(r)] == kIgnoredLabel; };
+    parallel_for(0, axis.rows(), std::max<int64_t>(1, kGrain / axis.classes), [&](int64_t begin, int64_t end) {
+      std::vector<float> buffer;
+      for (int64_t r = begin; r < end; ++r) {
+        const int64_t label = batch.labels[static_cast<size_t>(r)];
+        if (is_ignored(r)) continue;
+        if (label < 0 || label >= axis.classes) {
+          fail(ErrorCode::InvalidInput, "labels",
+               "sample {} has the label {}; a label must be from 0 to {}, or {} for one that does not count",
+               batch.first + r * batch.samples / axis.rows(), label, axis.classes - 1, kIgnoredLabel);
+        }
+        scores[static_cast<size_t>(r)] = score(row_of(batch.output, axis, r, buffer), label);
       }
-      sum_ += score(row_of(batch.output, axis, r, buffer), label);
+    });
+    for (int64_t r = 0; r < axis.rows(); ++r) {
+      if (is_ignored(r)) continue;
+      sum_ += scores[static_cast<size_t>(r)];
       ++count_;
     }
   }

@@ -58,6 +58,13 @@ void attention(Call& call, const AttentionAttributes& attributes) {
   if (key.size(1) < 1 || query.size(1) % key.size(1) != 0) {
     fail(ErrorCode::InvalidInput, "K", "{} query heads cannot share {} key heads", query.size(1), key.size(1));
   }
+  if (call.shapes_only()) {
+    const int64_t samples = query.size(0), heads = query.size(1), queries = query.size(2), width = value.size(3);
+    const std::vector<int64_t> apart{samples, heads, queries, width}, joined{samples, queries, heads * width};
+    call.out_zeros(0, flat ? joined : apart, call.type(0));
+    if (call.wants(3)) call.out_zeros(3, {samples, heads, queries, key.size(2)}, call.type(0));
+    return;
+  }
   const int64_t shared = query.size(1) / key.size(1);
   if (shared > 1) {
     key = key.repeat_interleave(shared, 1);
@@ -107,6 +114,7 @@ Kernel make_rotary_embedding(const OpInfo& info) {
       fail(ErrorCode::InvalidInput, "rotary_embedding_dim", "{} of {} elements cannot be turned in pairs", width,
            x.size(3));
     }
+    if (call.shapes_only()) return call.out_zeros(0, call.in(0).sizes(), call.type(0));
     const auto angle = [&](size_t input) {
       at::Tensor cache = widen(call.in(input));
       if (call.has(3)) {

@@ -112,10 +112,17 @@ Normalized rms_norm(const at::Tensor& x, int64_t axis, const at::Tensor& scale, 
   return {x * inverse * scale, {}, inverse};
 }
 
+/// Whether only a shape is asked for, and it is that of the first input.
+bool keeps_shape(const Call& call) {
+  const at::IntArrayRef x = call.in(0).sizes(), scale = call.in(1).sizes();
+  return call.shapes_only() && !call.wants(1) && !x.empty() && scale.size() == 1 && scale[0] == x.back();
+}
+
 Kernel make_layer_norm(const OpInfo& info) {
   const int64_t axis = info.node().get_int("axis", -1);
   const float epsilon = info.node().get_float("epsilon", 1e-5F);
   return [axis, epsilon](Call& call) {
+    if (keeps_shape(call)) return call.out_zeros(0, call.in(0).sizes(), call.type(0));
     const Normalized result = layer_norm(widen(call.in(0)), axis, widen(call.in(1)), optional_input(call, 2), epsilon);
     call.out(0, result.y, call.type(0));
     call.out(1, result.mean, DType::Float32);
@@ -127,6 +134,7 @@ Kernel make_rms_norm(const OpInfo& info) {
   const int64_t axis = info.node().get_int("axis", -1);
   const float epsilon = info.node().get_float("epsilon", 1e-5F);
   return [axis, epsilon](Call& call) {
+    if (keeps_shape(call)) return call.out_zeros(0, call.in(0).sizes(), call.type(0));
     const Normalized result = rms_norm(widen(call.in(0)), axis, widen(call.in(1)), epsilon);
     call.out(0, result.y, call.type(0));
     call.out(1, result.inverse_deviation, DType::Float32);

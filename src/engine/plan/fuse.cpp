@@ -8,15 +8,17 @@
 
 namespace kaon {
 
-std::set<int32_t> PlanOp::reads() const {
-  std::set<int32_t> values(inputs.begin(), inputs.end());
-  for (const PostOp& one : post) values.insert(one.operand);
-  values.erase(-1);
+std::vector<int32_t> PlanOp::reads() const {
+  std::vector<int32_t> values = inputs;
+  for (const PostOp& one : post) values.push_back(one.operand);
+  std::erase_if(values, [](int32_t id) { return id < 0; });
+  std::ranges::sort(values);
+  values.erase(std::ranges::unique(values).begin(), values.end());
   return values;
 }
 
 int32_t PlanGraph::add_value(ValueFacts facts) {
-  values.push_back(std::move(facts));
+  values.push_back(std::make_shared<const ValueFacts>(std::move(facts)));
   is_output.push_back(false);
   return static_cast<int32_t>(values.size()) - 1;
 }
@@ -79,12 +81,14 @@ class Fuser {
     for (size_t i = 0; i < graph_.ops.size(); ++i) {
       if (!gone_[i] && graph_.ops[i].is("Add")) absorb_quantizer(i);
     }
-    std::vector<PlanOp> kept;
+    std::vector<size_t> order;
     for (size_t i = 0; i < graph_.ops.size(); ++i) {
-      if (!gone_[i]) kept.push_back(std::move(graph_.ops[i]));
+      if (!gone_[i]) order.push_back(i);
     }
-    std::stable_sort(kept.begin(), kept.end(),
-                     [](const PlanOp& a, const PlanOp& b) { return a.position < b.position; });
+    std::ranges::stable_sort(order, {}, [&](size_t i) { return graph_.ops[i].position; });
+    std::vector<PlanOp> kept;
+    kept.reserve(order.size());
+    for (const size_t i : order) kept.push_back(std::move(graph_.ops[i]));
     graph_.ops = std::move(kept);
   }
 

@@ -163,7 +163,6 @@ bool Lowering::emit_upscaling(const PlanOp& op, const at::Tensor& weights, const
   if (!emit_product(wide, product)) return false;
 
   // [n, window…, channel, place…] to [n, channel, place × window …]
-  at::Tensor from = at::arange(element_count(wide_shape), at::kInt);
   Shape split{wide_shape[0]};
   std::vector<int64_t> order{0, static_cast<int64_t>(x_shape.size()) - 1};
   for (size_t i = 2; i < x_shape.size(); ++i) split.push_back(weights.size(static_cast<int64_t>(i)));
@@ -173,9 +172,7 @@ bool Lowering::emit_upscaling(const PlanOp& op, const at::Tensor& weights, const
     order.push_back(static_cast<int64_t>(x_shape.size() - 2 + i));
     order.push_back(static_cast<int64_t>(i) - 1);
   }
-  from = from.reshape(split).permute(order).contiguous();
-  const int32_t* origin = from.data_ptr<int32_t>();
-  defer(y, {wide_value, std::make_shared<const std::vector<int32_t>>(origin, origin + from.numel())});
+  defer(y, {wide_value, counting(wide_shape).reshape(split).permute(order).reshape(y_shape)});
   if (!rest.post.empty()) {
     materialise(y, plain_desc(y_shape));
     post_ops_apart(rest, y, true);

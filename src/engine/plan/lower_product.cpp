@@ -54,7 +54,27 @@ void append(std::string& key, const Shape& shape) {
   append(key, shape.size());
   for (const int64_t extent : shape) append(key, extent);
 }
-void append(std::string& key, const Desc& desc) { append(key, desc.data); }
+void append(std::string& key, const Desc& desc) {
+  const dnnl_memory_desc_t& data = desc.data;
+  const bool blocked = data.format_kind == dnnl_blocked;
+  if (data.extra.flags != 0 || (!blocked && data.format_kind != dnnl_format_kind_any)) return append(key, data);
+  const auto add = [&](const dnnl_dim_t* numbers, int count) {
+    key.append(reinterpret_cast<const char*>(numbers), static_cast<size_t>(count) * sizeof(dnnl_dim_t));
+  };
+  append(key, data.ndims);
+  append(key, data.data_type);
+  append(key, data.format_kind);
+  add(data.dims, data.ndims);
+  if (!blocked) return;
+  const dnnl_blocking_desc_t& blocking = data.format_desc.blocking;
+  append(key, blocking.inner_nblks);
+  append(key, data.offset0);
+  add(data.padded_dims, data.ndims);
+  add(data.padded_offsets, data.ndims);
+  add(blocking.strides, data.ndims);
+  add(blocking.inner_blks, blocking.inner_nblks);
+  add(blocking.inner_idxs, blocking.inner_nblks);
+}
 
 /// A constant's shape as a post-op wants it: the rank of `dims`, which may have merged leading axes.
 Shape operand_dims(const Shape& operand, const Shape& dims) {
@@ -84,7 +104,7 @@ int32_t Lowering::sum_candidate(const PlanOp& op, const Desc& destination) {
     const bool merged_axes = destination.dims() != facts(post.operand).shape;
     const Form* form = find_form(post.operand, merged_axes ? plain_desc(facts(post.operand).shape) : destination);
     if (form == nullptr) return post.operand;  // a copy in that layout will be its own
-    const std::vector<int32_t>& held = holders_.at(out_.slots[static_cast<size_t>(form->slot)].root);
+    const std::vector<int32_t>& held = holders_[static_cast<size_t>(out_.slots[static_cast<size_t>(form->slot)].root)];
     const bool also_input = std::any_of(op.inputs.begin(), op.inputs.end(), [&](int32_t id) {
       return std::find(held.begin(), held.end(), id) != held.end();
     });
@@ -174,12 +194,13 @@ void Lowering::post_ops_apart(const PlanOp& op, int32_t value, bool folded) {
   }
 }
 
-std::shared_ptr<Lowering::Described> Lowering::described(const Product& product, const Desc& destination,
-                                                         const PostPlan& posts) {
+std::shared_ptr<Described> Lowering::described(const Product& product, const Desc& destination, const PostPlan& posts) {
   std::string key = product.key;
-  append(key, destination);
+  if (!product.open_rows) append(key, destination);
   key += posts.key;
-  std::shared_ptr<Described>& known = described_[key];
+  // An operand of a post-op has a number of rows.
+  const bool any_rows = product.open_rows && posts.operands.empty();
+  std::shared_ptr<Described>& known = (any_rows ? packed_.of_any_rows : described_)[key];
   if (known == nullptr || product.key.empty()) {
     known = std::make_shared<Described>();
     known->description = product.describe(destination, posts.attr);
@@ -427,12 +448,14 @@ bool Lowering::emit_matmul(const PlanOp& op, int32_t a, const Shape& a_dims, int
     return dnnl::matmul::primitive_desc(form, attr, dnnl_cpu(), true);
   };
   if (!small) return emit_product(op, product);
+  const size_t general = general_posts(op, product.destination);
+  if (general == op.post.size()) return emit_product(op, product);
   PlanOp first = op;
-  first.post.resize(general_posts(op, product.destination));
+  first.post.resize(general);
   PlanOp rest = op;
   rest.post.erase(rest.post.begin(), rest.post.begin() + std::ssize(first.post));
   if (!emit_product(first, product)) return false;
-  if (!rest.post.empty()) post_ops_apart(rest, op.outputs[0], true);
+  post_ops_apart(rest, op.outputs[0], true);
   return true;
 }
 

@@ -4,6 +4,7 @@
 #include <numeric>
 
 #include "engine/arith.h"
+#include "engine/plan/attention.h"
 #include "engine/plan/lowering.h"
 
 namespace kaon {
@@ -116,6 +117,14 @@ bool Lowering::lower_softmax(const PlanOp& op) {
   // Before opset 13 the softmax ran over everything from the axis on.
   if (rank == 0 || (old && axis != static_cast<int64_t>(rank) - 1)) return false;
   const Desc desc = plain_desc(facts(x).shape);
+  // oneDNN would make a kernel for every length.
+  if (any_length_ && axis == static_cast<int64_t>(rank) - 1) {
+    const int32_t in = request(x, desc);
+    const int32_t out = reuse_or_define(op, in, y, desc);
+    const int64_t columns = facts(x).shape.back();
+    emit(std::make_unique<SoftmaxRowsAction>(in, out, element_count(facts(x).shape) / columns, columns), {in}, {out});
+    return true;
+  }
   const dnnl::softmax_forward::primitive_desc description(
       {dnnl::prop_kind::forward_inference, desc, static_cast<int>(axis)}, dnnl_cpu(), true);
   if (!is_fast(description)) return false;
@@ -327,7 +336,13 @@ bool Lowering::lower_view(const PlanOp& op) {
 /// `view` has the elements of `value`, in their order.
 void Lowering::share_memory(int32_t value, int32_t view) {
   if (is_float(value) && state(value).forms.empty() && state(value).pending) {
-    return defer(view, *state(value).pending);
+    Pending pending = *state(value).pending;
+    const Shape& shape = facts(view).shape;
+    // Where no strides tell the new axes apart, the finer ones stay.
+    if (at::detail::computeStride(pending.map.sizes(), pending.map.strides(), shape)) {
+      pending.map = pending.map.view(shape);
+    }
+    return defer(view, std::move(pending));
   }
   const int32_t slot = alias_slot(view, request_plain(value));
   add_form(view, is_float(view) ? plain_desc(facts(view).shape) : Desc(), slot);
@@ -356,15 +371,65 @@ bool Lowering::moves_alike(const PlanOp& a, const PlanOp& b) const {
   });
 }
 
-/// Runs the node's own kernel on the numbers 1, 2, 3 … and reads off where every element came from.
+Lowering::Map Lowering::counting(const Shape& shape) {
+  const int64_t count = element_count(shape);
+  if (countings_.empty() || countings_.back().numel() < count) {
+    countings_.push_back(at::arange(1, count + 1, at::kInt));
+  }
+  return countings_.back().narrow(0, 0, count).view(shape);
+}
+
+bool Lowering::is_strided(const Map& map) const {
+  return std::ranges::any_of(countings_, [&](const at::Tensor& counting) { return map.is_alias_of(counting); });
+}
+
+namespace {
+
+/// Whether two maps are the same view of the same numbers, and so the same.
+bool same_view(const at::Tensor& a, const at::Tensor& b) {
+  if (!a.defined() || !b.defined()) return a.defined() == b.defined();
+  return a.is_alias_of(b) && a.storage_offset() == b.storage_offset() && a.sizes() == b.sizes() &&
+         a.strides() == b.strides();
+}
+
+}  // namespace
+
+Lowering::Map Lowering::reshaped(const Map& map, const Shape& shape) {
+  if (map.sizes() == shape) return map;
+  for (const auto& [from, to] : reshaped_) {
+    if (to.sizes() == shape && same_view(from, map)) return to;
+  }
+  return reshaped_.emplace_back(map, map.reshape(shape)).second;
+}
+
+/// The map of a value of this shape with its axes in another order; nothing where the map's axes cut across them.
+std::optional<Lowering::Map> Lowering::transposed(const Map& map, const Shape& shape,
+                                                  const std::vector<int64_t>& order) {
+  std::vector<std::vector<int64_t>> finer(shape.size());
+  int64_t axis = 0;
+  for (size_t i = 0; i < shape.size(); ++i) {
+    int64_t extent = 1;
+    while (axis < map.dim() && extent < shape[i]) {
+      extent *= map.size(axis);
+      finer[i].push_back(axis++);
+    }
+    if (extent != shape[i]) return std::nullopt;
+  }
+  for (; axis < map.dim(); ++axis) finer.back().push_back(axis);  // of one element each
+  std::vector<int64_t> axes;
+  for (const int64_t from : order) {
+    const std::vector<int64_t>& group = finer[static_cast<size_t>(from)];
+    axes.insert(axes.end(), group.begin(), group.end());
+  }
+  return map.permute(axes);
+}
+
+/// Runs the node's own kernel on the numbers 1, 2, 3 …: they tell where every element came from.
 std::vector<Lowering::Map> Lowering::movement(const PlanOp& op, const Map& through) {
   for (const Movement& known : movements_) {
-    if (known.through == through && moves_alike(*known.op, op)) return known.maps;
+    if (same_view(known.through, through) && moves_alike(*known.op, op)) return known.maps;
   }
-  const Shape& shape = facts(op.inputs[0]).shape;
-  const int64_t count = element_count(shape);
-  if (!counting_.defined() || counting_.numel() < count) counting_ = at::arange(1, count + 1, at::kInt);
-  Value counted{counting_.narrow(0, 0, count).view(shape), DType::Int32};
+  Value counted{through.defined() ? through : counting(facts(op.inputs[0]).shape), DType::Int32};
   if (op.is("Pad")) counted = {counted.tensor.to(at::kDouble), DType::Float64};  // ATen mirrors floats only
   std::vector<const Value*> inputs{&counted};
   for (size_t i = 1; i < op.inputs.size(); ++i) {
@@ -374,16 +439,7 @@ std::vector<Lowering::Map> Lowering::movement(const PlanOp& op, const Map& throu
   Call call(inputs, outputs);
   run_kernel(program_.steps()[op.step].kernel, call, *op.node);
   std::vector<Map> maps;
-  for (const Value& output : outputs) {
-    const at::Tensor flat = output.tensor.to(at::kInt).contiguous();
-    const int32_t* origin = flat.data_ptr<int32_t>();
-    std::vector<int32_t> map(origin, origin + flat.numel());
-    for (int32_t& from : map) {
-      --from;
-      if (from >= 0 && through != nullptr) from = (*through)[static_cast<size_t>(from)];
-    }
-    maps.push_back(std::make_shared<const std::vector<int32_t>>(std::move(map)));
-  }
+  for (const Value& output : outputs) maps.push_back(output.tensor.to(at::kInt));
   movements_.push_back({&op, through, maps});
   return maps;
 }
@@ -400,8 +456,18 @@ bool Lowering::lower_movement(const PlanOp& op) {
   for (size_t i = 1; i < op.inputs.size(); ++i) {
     if (op.inputs[i] >= 0 && !facts(op.inputs[i]).is_static) return false;
   }
-  Pending pending{x, nullptr};
+  Pending pending{x, {}};
   if (state(x).forms.empty() && state(x).pending) pending = *state(x).pending;
+  if (pending.map.defined() && pending.map.sizes() != facts(x).shape) {
+    const std::vector<int64_t> order = op.node->get_ints("perm");
+    if (op.is("Transpose") && !order.empty()) {
+      if (const std::optional<Map> turned = transposed(pending.map, facts(x).shape, order)) {
+        defer(op.outputs[0], {pending.source, *turned, pending.quantizers});
+        return true;
+      }
+    }
+    pending.map = reshaped(pending.map, facts(x).shape);
+  }
   const std::vector<Map> maps = movement(op, pending.map);
   for (size_t k = 0; k < maps.size(); ++k) {
     if (op.outputs[k] >= 0) defer(op.outputs[k], {pending.source, maps[k], pending.quantizers});

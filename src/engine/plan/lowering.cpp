@@ -5,6 +5,7 @@
 #include <ranges>
 
 #include "engine/interpreter.h"
+#include "engine/plan/strided_copy.h"
 
 namespace kaon {
 
@@ -112,7 +113,7 @@ Lowered Lowering::run(const PlanPart& part) {
     return std::move(out_);
   }
   for (const int32_t id : graph_.outputs) {
-    const int32_t slot = request_plain(id);
+    const int32_t slot = request_tensor(id);
     touch(slot);
     out_.slots[static_cast<size_t>(out_.slots[static_cast<size_t>(slot)].root)].last = INT64_MAX;
     out_.outputs.push_back(slot);
@@ -183,6 +184,10 @@ const std::map<std::string, Lowering::Rule, std::less<>>& Lowering::rules() {
         {"GlobalAveragePool", &Lowering::lower_global_pool},
         {"BatchNormalization", &Lowering::lower_batch_norm},
         {"Softmax", &Lowering::lower_softmax},
+        {"Attention", &Lowering::lower_attention},
+        {"RotaryEmbedding", &Lowering::lower_rotary_embedding},
+        {"RMSNormalization", &Lowering::lower_row_norm},
+        {"LayerNormalization", &Lowering::lower_row_norm},
         {"Concat", &Lowering::lower_concat},
         {"Gather", &Lowering::lower_gather},
     };
@@ -236,7 +241,7 @@ int32_t Lowering::new_slot(int32_t value, size_t bytes, PlanSlot::Kind kind) {
   slot.shape = facts(value).shape;
   slot.type = facts(value).type;
   out_.slots.push_back(std::move(slot));
-  holders_[out_.slots.back().root].push_back(value);
+  holders_.push_back({value});
   return out_.slots.back().root;
 }
 
@@ -244,7 +249,9 @@ int32_t Lowering::alias_slot(int32_t value, int32_t other) {
   PlanSlot slot = out_.slots[static_cast<size_t>(other)];
   slot.shape = facts(value).shape;
   slot.first = slot.last = -1;
-  holders_[slot.root].push_back(value);
+  slot.is_tensor = false;
+  holders_[static_cast<size_t>(slot.root)].push_back(value);
+  holders_.emplace_back();
   if (slot.value.defined()) slot.value.tensor = slot.value.tensor.view(slot.shape);
   out_.slots.push_back(std::move(slot));
   return static_cast<int32_t>(out_.slots.size()) - 1;
@@ -343,8 +350,15 @@ int32_t Lowering::request_plain(int32_t value) {
   return state(value).forms.front().slot;
 }
 
+int32_t Lowering::request_tensor(int32_t value) {
+  const int32_t slot = request_plain(value);
+  out_.slots[static_cast<size_t>(slot)].is_tensor = true;
+  return slot;
+}
+
 void Lowering::defer(int32_t value, Pending pending) {
-  holders_[out_.slots[static_cast<size_t>(first_form(pending.source).slot)].root].push_back(value);
+  const int32_t root = out_.slots[static_cast<size_t>(first_form(pending.source).slot)].root;
+  holders_[static_cast<size_t>(root)].push_back(value);
   state(value).pending = std::move(pending);
   deferred_.push_back(value);
 }
@@ -354,17 +368,28 @@ void Lowering::materialise(int32_t value, const Desc& desc) {
   const Pending pending = *state(value).pending;
   const Form from = first_form(pending.source);
   const bool row_major = from.desc == plain_desc(facts(pending.source).shape) && desc == plain_desc(facts(value).shape);
-  std::vector<int32_t> map =
-      row_major ? *pending.map : std::vector<int32_t>(static_cast<size_t>(element_capacity(desc)), -1);
-  const Offsets from_offsets(from.desc);
-  const Offsets to_offsets(desc);
-  for (size_t i = 0; i < pending.map->size() && !row_major; ++i) {
-    const int32_t source = (*pending.map)[i];
-    map[static_cast<size_t>(to_offsets.of(static_cast<int64_t>(i)))] =
-        source < 0 ? -1 : static_cast<int32_t>(from_offsets.of(source));
-  }
   const int32_t slot = define(value, desc);
-  emit(std::make_unique<ShuffleAction>(from.slot, slot, std::move(map)), {from.slot}, {slot});
+  if (row_major && is_strided(pending.map)) {
+    emit(std::make_unique<StridedCopyAction>(from.slot, slot, pending.map.sizes(), pending.map.strides(),
+                                             pending.map.storage_offset()),
+         {from.slot}, {slot});
+  } else {
+    const at::Tensor flat = pending.map.contiguous();
+    const std::span origins(flat.data_ptr<int32_t>(), static_cast<size_t>(flat.numel()));
+    std::vector<int32_t> map(row_major ? origins.size() : static_cast<size_t>(element_capacity(desc)), -1);
+    const Offsets from_offsets(from.desc);
+    const Offsets to_offsets(desc);
+    for (size_t i = 0; i < origins.size(); ++i) {
+      const int32_t source = origins[i] - 1;
+      if (row_major) {
+        map[i] = source;
+      } else if (source >= 0) {
+        map[static_cast<size_t>(to_offsets.of(static_cast<int64_t>(i)))] =
+            static_cast<int32_t>(from_offsets.of(source));
+      }
+    }
+    emit(std::make_unique<ShuffleAction>(from.slot, slot, std::move(map)), {from.slot}, {slot});
+  }
   for (const auto& quantizer : pending.quantizers) emit_quantize({.quantizer = quantizer}, desc, slot, slot);
 }
 
@@ -375,7 +400,7 @@ bool Lowering::may_overwrite(int32_t slot, const PlanOp& op) const {
     return std::find(op.inputs.begin(), op.inputs.end(), id) != op.inputs.end() ||
            std::any_of(op.post.begin(), op.post.end(), [&](const PostOp& post) { return post.operand == id; });
   };
-  const std::vector<int32_t>& held = holders_.at(root);
+  const std::vector<int32_t>& held = holders_[static_cast<size_t>(root)];
   return std::all_of(held.begin(), held.end(),
                      [&](int32_t id) { return states_[static_cast<size_t>(id)].reads_left == (reads(id) ? 1 : 0); });
 }
@@ -404,7 +429,7 @@ void Lowering::reorder(int32_t from, const Desc& from_desc, int32_t to, const De
 void Lowering::lower_aten(const PlanOp& op, const std::vector<int32_t>& outputs) {
   std::vector<int32_t> reads, writes;
   for (const int32_t id : op.inputs)
-    reads.push_back(id < 0 || facts(id).type == DType::Undefined ? -1 : request_plain(id));
+    reads.push_back(id < 0 || facts(id).type == DType::Undefined ? -1 : request_tensor(id));
   for (const int32_t slot : reads) {
     if (slot >= 0) touch(slot);
   }
@@ -422,7 +447,7 @@ void Lowering::lower_aten(const PlanOp& op, const std::vector<int32_t>& outputs)
 }
 
 void Lowering::lower_hook(const PlanOp& op) {
-  const int32_t in = request_plain(op.inputs[0]);
+  const int32_t in = request_tensor(op.inputs[0]);
   const int32_t value = op.outputs[0];
   int32_t out = -1;
   if (may_overwrite(in, op)) {
@@ -442,7 +467,7 @@ void Lowering::lower_hook(const PlanOp& op) {
 void Lowering::lower_watcher(const PlanOp& op) {
   const int32_t value = op.inputs[0];
   if (hooks_.wants_tensor(op.hook)) {
-    const int32_t in = request_plain(value);
+    const int32_t in = request_tensor(value);
     const auto show = [watch = hooks_.watch_tensor, hook = op.hook, id = op.hook_value](const Value& shown) {
       watch(hook, id, shown);
     };

@@ -18,9 +18,18 @@
 
 namespace kaon {
 
+/// What oneDNN made for a product, shared by all of one kind: repeated layers.
+struct Described {
+  dnnl::primitive_desc description;
+  dnnl::primitive primitive;
+};
+using DescribedProducts = std::map<std::string, std::shared_ptr<Described>>;
+
 /// Weights in the layouts that oneDNN asked for, shared by all plans of a program.
 class PackedWeights {
  public:
+  DescribedProducts of_any_rows;  ///< products that are made once for any number of rows
+
   /// Keeps `tensor` alive, so that its address stands for it. The result may be that very memory. `from` speaks of
   /// float32; a 16-bit tensor is widened.
   dnnl::memory pack(const at::Tensor& tensor, const Desc& from, const Desc& to);
@@ -97,7 +106,9 @@ class Lowering {
     Desc desc;  ///< Float32 values; others are always row-major
     int32_t slot = -1;
   };
-  using Map = std::shared_ptr<const std::vector<int32_t>>;
+  /// int32, in the order of the value's elements, under its shape or one with finer axes: which element of the source
+  /// each one is, counted from 1; 0: it is zero. Where it is a view of `countings_`, its strides say the same.
+  using Map = at::Tensor;
   /// A value that is a rearrangement of another and has not been needed yet.
   struct Pending {
     int32_t source = -1;
@@ -113,7 +124,7 @@ class Lowering {
   /// Where the elements of a rearrangement's outputs come from.
   struct Movement {
     const PlanOp* op;
-    Map through;  ///< a rearrangement before it; null for none
+    Map through;  ///< a rearrangement before it; undefined for none
     std::vector<Map> maps;
   };
   using Rule = bool (Lowering::*)(const PlanOp&);
@@ -143,6 +154,8 @@ class Lowering {
   /// A slot that holds a float32 constant in `desc`.
   int32_t constant_slot(int32_t value, const Desc& desc);
   int32_t request_plain(int32_t value);
+  /// request_plain for actions that read the slot's tensor, not only its memory.
+  int32_t request_tensor(int32_t value);
   const Form* find_form(int32_t value, const Desc& desc);
   /// Leaves `value` to be made when it is needed.
   void defer(int32_t value, Pending pending);
@@ -172,6 +185,9 @@ class Lowering {
   bool lower_global_pool(const PlanOp& op);
   bool lower_batch_norm(const PlanOp& op);
   bool lower_softmax(const PlanOp& op);
+  bool lower_attention(const PlanOp& op);
+  bool lower_rotary_embedding(const PlanOp& op);
+  bool lower_row_norm(const PlanOp& op);
   bool lower_eltwise(const PlanOp& op);
   bool lower_binary(const PlanOp& op);
   bool lower_reduce(const PlanOp& op);
@@ -179,6 +195,10 @@ class Lowering {
   bool lower_view(const PlanOp& op);
   bool lower_movement(const PlanOp& op);
   std::vector<Map> movement(const PlanOp& op, const Map& through);
+  Map counting(const Shape& shape);
+  Map reshaped(const Map& map, const Shape& shape);
+  static std::optional<Map> transposed(const Map& map, const Shape& shape, const std::vector<int64_t>& order);
+  bool is_strided(const Map& map) const;
   bool moves_alike(const PlanOp& a, const PlanOp& b) const;
   bool lower_gather(const PlanOp& op);
   void lower_aten(const PlanOp& op, const std::vector<int32_t>& outputs);
@@ -223,11 +243,6 @@ class Lowering {
     std::vector<Operand> operands;
     std::string key;  ///< of `attr`
   };
-  /// What oneDNN made for a product, shared by all of one kind: repeated layers.
-  struct Described {
-    dnnl::primitive_desc description;
-    dnnl::primitive primitive;
-  };
   std::shared_ptr<Described> described(const Product& product, const Desc& destination, const PostPlan& posts);
   PostPlan post_plan(const PlanOp& op, const Desc& destination, int32_t sum) const;
   int32_t request_as(int32_t value, const Desc& desc);
@@ -245,9 +260,10 @@ class Lowering {
   std::vector<ValueState> states_;
   std::vector<int32_t> deferred_;
   std::vector<Movement> movements_;
-  std::map<std::string, std::shared_ptr<Described>> described_;
-  at::Tensor counting_;                              ///< 1, 2, 3 …
-  std::map<int32_t, std::vector<int32_t>> holders_;  ///< root slot -> values whose bytes lie there
+  DescribedProducts described_;
+  std::vector<at::Tensor> countings_;          ///< 1, 2, 3 …, the longest last
+  std::vector<std::pair<Map, Map>> reshaped_;  ///< maps under other shapes
+  std::vector<std::vector<int32_t>> holders_;  ///< by root slot: values whose bytes lie there
   Lowered out_;
 };
 

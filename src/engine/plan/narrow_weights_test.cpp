@@ -80,15 +80,15 @@ TEST_P(NarrowWeights, AreNotCopiedByTheTrace) {
   std::vector<Value> table = program->new_table();
   table[static_cast<size_t>(program->find_value("x"))] = to_value(input());
   const Hooks none;
-  std::vector<Value> derived;
-  const Trace trace = trace_program(*program, table, HookTable(*program, none), derived, /*shapes_only=*/true);
+  TraceShared shared;
+  const Trace trace = trace_program(*program, table, HookTable(*program, none), shared, /*shapes_only=*/true);
   for (const char* name : {"w", "v"}) {
     const auto id = static_cast<size_t>(program->find_value(name));
-    EXPECT_EQ(trace.values[id].type, DType::Float32);
-    EXPECT_TRUE(trace.values[id].is_narrow());
+    EXPECT_EQ(trace.values[id]->type, DType::Float32);
+    EXPECT_TRUE(trace.values[id]->is_narrow());
     const auto* stored = program->model().graph.find_initializer(std::string(name) + "16")->tensor.bytes().data();
-    EXPECT_EQ(trace.values[id].constant.tensor.data_ptr(), stored);
-    EXPECT_EQ(derived[id].tensor.data_ptr(), stored);
+    EXPECT_EQ(trace.values[id]->constant.tensor.data_ptr(), stored);
+    EXPECT_EQ(shared.constants[id]->constant.tensor.data_ptr(), stored);
   }
 }
 

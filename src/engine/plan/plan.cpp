@@ -54,7 +54,9 @@ Plan::Plan(Lowered lowered) : lowered_(std::move(lowered)), stream_(dnnl_cpu()),
       runtime_.values[i] = slot.value;
     } else {
       runtime_.pointers[i] = runtime_.pointers[root];
-      runtime_.values[i] = {at::from_blob(runtime_.pointers[i], slot.shape, carrier(slot.type)), slot.type};
+      if (slot.is_tensor) {
+        runtime_.values[i] = {at::from_blob(runtime_.pointers[i], slot.shape, carrier(slot.type)), slot.type};
+      }
     }
   }
   for (const auto& action : lowered_.actions) action->bind(runtime_);
@@ -198,6 +200,7 @@ void add_ops(PlanGraph& graph, const Program& program, const std::vector<bool>& 
   }
   for (size_t i = 0; i < program.steps().size(); ++i) {
     const Step& step = program.steps()[i];
+    if (step_is_static[i] && hooks.empty()) continue;
     std::vector<int32_t> inputs;
     for (size_t k = 0; k < step.inputs.size(); ++k) {
       const int32_t id = step.inputs[k];
@@ -254,9 +257,9 @@ std::shared_ptr<const Traced> Plans::traced(std::vector<Value> table, const Hook
   const HookTable where(*program_, hooks);
   Trace trace;
   try {
-    trace = trace_program(*program_, table, where, derived_, /*shapes_only=*/true);
+    trace = trace_program(*program_, table, where, shared_, /*shapes_only=*/true);
   } catch (const Error&) {  // the zeros may be to blame, as when one divides by them
-    trace = trace_program(*program_, std::move(table), where, derived_, /*shapes_only=*/false);
+    trace = trace_program(*program_, std::move(table), where, shared_, /*shapes_only=*/false);
   }
   if (!trace.unplannable.empty()) return nullptr;
   auto made = std::make_shared<Traced>();

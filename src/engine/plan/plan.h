@@ -92,8 +92,8 @@ class Plans {
 
   std::shared_ptr<const Program> program_;
   PackedWeights packed_;
-  std::vector<Value> derived_;  ///< by value: what follows from constants alone, once computed
-  Recent recent_;               ///< the newest first
+  TraceShared shared_;
+  Recent recent_;  ///< the newest first
   std::map<Key, Recent::iterator> entries_;
   std::map<Key, std::optional<int64_t>> probes_;  ///< by the keys of samples
   const Hooks* hooks_ = nullptr;                  ///< of the run in progress

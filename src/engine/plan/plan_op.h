@@ -2,7 +2,6 @@
 #include <dnnl.hpp>
 #include <memory>
 #include <optional>
-#include <set>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -39,7 +38,7 @@ struct PlanOp {
   std::shared_ptr<const FlatQuantizer> quantizer;
 
   /// The values it reads, operands of post-ops included, each once.
-  std::set<int32_t> reads() const;
+  std::vector<int32_t> reads() const;
   bool is(std::string_view op) const { return node != nullptr && node->domain.empty() && node->op == op; }
   bool is_fake_quantize() const { return node != nullptr && kaon::is_fake_quantize(*node); }
   bool is_watcher() const { return hook >= 0 && outputs.empty(); }
@@ -47,13 +46,17 @@ struct PlanOp {
 
 /// The values and work of a plan while it is made. Fusing adds values (folded constants) behind the program's own.
 struct PlanGraph {
-  std::vector<ValueFacts> values;
+  std::vector<std::shared_ptr<const ValueFacts>> values;  ///< null: an input that is not given
   std::vector<PlanOp> ops;
   std::vector<int32_t> outputs;                   ///< by the program's outputs, hooks applied
   std::vector<bool> is_output;                    ///< by value
   std::vector<std::shared_ptr<const Node>> made;  ///< nodes of ops that are not the program's
 
-  const ValueFacts& facts(int32_t id) const { return values[static_cast<size_t>(id)]; }
+  const ValueFacts& facts(int32_t id) const {
+    static const ValueFacts kNothing;
+    const ValueFacts* known = values[static_cast<size_t>(id)].get();
+    return known == nullptr ? kNothing : *known;
+  }
   int32_t add_value(ValueFacts facts);
   int32_t add_constant(const at::Tensor& tensor);
   /// A static value of one float element.

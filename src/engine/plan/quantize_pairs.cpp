@@ -140,6 +140,9 @@ class PairJoiner {
 
 }  // namespace
 
-void join_quantize_pairs(PlanGraph& graph) { PairJoiner(graph).run(); }
+void join_quantize_pairs(PlanGraph& graph) {
+  const auto quantizes = [](const PlanOp& op) { return op.node != nullptr && op.node->op == "QuantizeLinear"; };
+  if (std::ranges::any_of(graph.ops, quantizes)) PairJoiner(graph).run();
+}
 
 }  // namespace kaon

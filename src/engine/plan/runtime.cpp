@@ -1,7 +1,10 @@
 #include "engine/plan/runtime.h"
 
+#include <algorithm>
 #include <cstring>
 #include <string_view>
+
+#include "base/error.h"
 
 namespace kaon {
 
@@ -39,14 +42,24 @@ void Runtime::set(int32_t slot, Value value) {
 }
 
 Desc plain_desc(const Shape& shape) {
-  if (shape.empty()) return {{1}, dnnl::memory::data_type::f32, dnnl::memory::dims{1}};
-  dnnl::memory::dims strides(shape.size());
-  int64_t stride = 1;
-  for (size_t i = shape.size(); i-- > 0;) {
-    strides[i] = stride;
-    stride *= std::max<int64_t>(shape[i], 1);
+  if (std::ssize(shape) > DNNL_MAX_NDIMS) {
+    fail(ErrorCode::Unsupported, "plan", "a value of rank {}; up to {} are planned", shape.size(), DNNL_MAX_NDIMS);
   }
-  return {shape, dnnl::memory::data_type::f32, strides};
+  // What dnnl_memory_desc_init_by_strides would make of row-major strides, without its checks: they cost more than the
+  // rest of lowering.
+  Desc desc;
+  dnnl_memory_desc_t& data = desc.data;
+  data.ndims = std::max(static_cast<int>(shape.size()), 1);
+  data.data_type = dnnl_f32;
+  data.format_kind = dnnl_blocked;
+  int64_t stride = 1;
+  for (int i = data.ndims; i-- > 0;) {
+    const int64_t extent = shape.empty() ? 1 : shape[static_cast<size_t>(i)];
+    data.dims[i] = data.padded_dims[i] = extent;
+    data.format_desc.blocking.strides[i] = stride;
+    stride *= std::max<int64_t>(extent, 1);
+  }
+  return desc;
 }
 
 Desc any_layout(const Shape& shape) { return {shape, dnnl::memory::data_type::f32, dnnl::memory::format_tag::any}; }

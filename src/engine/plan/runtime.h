@@ -19,15 +19,16 @@ struct PlanSlot {
   int32_t root = -1;   ///< the slot whose memory this one shares; itself when it has its own
   int64_t first = -1;  ///< the actions that first write and last read it
   int64_t last = -1;
-  Value value;  ///< Constant
-  Shape shape;  ///< logical
+  Value value;             ///< Constant
+  bool is_tensor = false;  ///< Arena: Runtime::values holds a view of it
+  Shape shape;             ///< logical
   DType type = DType::Undefined;
 };
 
 /// The tables that actions work on.
 struct Runtime {
   std::vector<void*> pointers;                ///< by slot
-  std::vector<Value> values;                  ///< by slot: External ones, and views of the others for ATen kernels
+  std::vector<Value> values;                  ///< by slot: External ones, Constants, and PlanSlot::is_tensor
   std::vector<std::vector<int32_t>> aliases;  ///< by slot: others that share an External one's memory
   std::vector<Shape> shapes;                  ///< by slot, logical
   std::vector<DType> types;                   ///< by slot

@@ -1,8 +1,10 @@
 #pragma once
+#include <memory>
 #include <string>
 #include <vector>
 
 #include "engine/interpreter.h"
+#include "engine/plan/trace_memo.h"
 #include "engine/program.h"
 
 namespace kaon {
@@ -21,17 +23,17 @@ struct ValueFacts {
 };
 
 struct Trace {
-  std::vector<ValueFacts> values;    ///< by the program's value ids
-  std::vector<bool> step_is_static;  ///< by step
+  std::vector<std::shared_ptr<const ValueFacts>> values;  ///< by the program's value ids; null: it has no value
+  std::vector<bool> step_is_static;                       ///< by step
   /// Why shapes cannot be told from the inputs' shapes ("Loop 'x'"); empty when they can.
   std::string unplannable;
 };
 
 /// Runs the program once and notes shapes, types and everything that does not depend on the inputs' contents.
 /// What follows from a value or edge that `hooks` may replace is not static. With `shapes_only`, costly steps that
-/// depend on the inputs give zeros. `derived` keeps, by value, what follows from constants alone: computed by the first
-/// trace, taken from there by later ones. `fixed_inputs`, by the program's inputs: those whose contents never change.
-Trace trace_program(const Program& program, std::vector<Value> table, const HookTable& hooks,
-                    std::vector<Value>& derived, bool shapes_only, const std::vector<bool>& fixed_inputs = {});
+/// depend on the inputs give zeros. `shared` keeps what follows from constants alone: computed by the first trace,
+/// taken from there by later ones. `fixed_inputs`, by the program's inputs: those whose contents never change.
+Trace trace_program(const Program& program, std::vector<Value> table, const HookTable& hooks, TraceShared& shared,
+                    bool shapes_only, const std::vector<bool>& fixed_inputs = {});
 
 }  // namespace kaon

@@ -80,7 +80,9 @@ PlanGraph varied(const Traced& traced, const Program& program, const VariantIds&
   PlanGraph graph = traced.graph;
   std::vector<bool> changed(graph.values.size());
   const auto change = [&](int32_t id, const Value& value) {
-    graph.values[static_cast<size_t>(id)].constant = {value.tensor.contiguous(), value.type};
+    ValueFacts other = graph.facts(id);
+    other.constant = {value.tensor.contiguous(), value.type};
+    graph.values[static_cast<size_t>(id)] = std::make_shared<const ValueFacts>(std::move(other));
     changed[static_cast<size_t>(id)] = true;
   };
   for (const auto& [id, value] : variant.constants) {
