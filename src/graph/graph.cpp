@@ -26,12 +26,14 @@ float Node::get_float(std::string_view attribute, float otherwise) const {
 
 std::string Node::get_string(std::string_view attribute, std::string otherwise) const {
   const auto* value = get_if<std::string>(attribute);
-  return value == nullptr ? std::move(otherwise) : *value;
+  if (value != nullptr) return *value;
+  return otherwise;
 }
 
 std::vector<int64_t> Node::get_ints(std::string_view attribute, std::vector<int64_t> otherwise) const {
   const auto* value = get_if<std::vector<int64_t>>(attribute);
-  return value == nullptr ? std::move(otherwise) : *value;
+  if (value != nullptr) return *value;
+  return otherwise;
 }
 
 void Node::set(std::string attribute, AttributeValue value) {

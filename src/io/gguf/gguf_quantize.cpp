@@ -68,7 +68,8 @@ std::pair<float, float> from_minimum(const float* x, const float* importance, in
   const float id = reciprocal(d);
   for (int i = 0; i < kSmall; ++i) {
     const float scaled = (x[i] - min) * id;
-    codes[i] = std::clamp(static_cast<int>(scaled + 0.5F), 0, most);
+    // As llama.cpp rounds, to the bit.
+    codes[i] = std::clamp(static_cast<int>(scaled + 0.5F), 0, most);  // NOLINT(bugprone-incorrect-roundings)
   }
   return fit;
 }

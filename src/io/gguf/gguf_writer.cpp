@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 #include <limits>
+#include <ranges>
 
 #include "base/error.h"
 
@@ -97,7 +98,7 @@ GgufWriter::GgufWriter(const std::filesystem::path& path, const GgufMetadata& me
   for (const GgufPlanned& tensor : tensors_) {
     header.text(tensor.name);
     header.number(static_cast<uint32_t>(tensor.shape.size()));
-    for (auto dim = tensor.shape.rbegin(); dim != tensor.shape.rend(); ++dim) header.number(*dim);
+    for (const int64_t dim : std::views::reverse(tensor.shape)) header.number(dim);
     header.number(tensor.type->id);
     header.number(static_cast<uint64_t>(offset));
     offset += aligned(tensor.bytes());
