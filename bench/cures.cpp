@@ -1,9 +1,11 @@
 // Patients and their cures on real models: the share of images that are taken for something else, beside the share that
-// is to be reached, and the seconds of the cure beside those allowed.
+// is to be reached, the memory of it all beside a GiB, and the seconds of the cure beside those allowed.
 #include <fmt/core.h>
 
+#include <cmath>
 #include <filesystem>
 #include <fstream>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <random>
 
@@ -80,32 +82,87 @@ nlohmann::json samples(const Patient& patient, bool calibration) {
   return json;
 }
 
-std::vector<std::string> command(const Patient& patient, const char* verb) {
-  return {KAON_PROGRAM,
-          verb,
-          kModels / patient.model,
-          "--config",
-          written("config.json", nlohmann::json::parse(patient.config)),
-          "--algorithms",
-          patient.algorithms,
-          "--calib",
-          written("calib.json", samples(patient, true)),
-          "--json",
-          "-q"};
+std::vector<std::string> command(const Patient& patient, const fs::path& model, const char* verb) {
+  std::vector<std::string> call = {KAON_PROGRAM,
+                                   verb,
+                                   model,
+                                   "--config",
+                                   written("config.json", nlohmann::json::parse(patient.config)),
+                                   "--calib",
+                                   written("calib.json", samples(patient, true)),
+                                   "--json",
+                                   "-q"};
+  if (patient.algorithms[0] != '\0') call.insert(call.end(), {"--algorithms", patient.algorithms});
+  return call;
 }
 
-/// Of a hundred images.
-double taken_for_something_else(const Patient& patient) {
-  std::vector<std::string> call = command(patient, "eval");
+struct Outcome {
+  double wrong = 0;  ///< of a hundred images
+  double mib = 0;
+};
+
+Outcome evaluate(const Patient& patient, const fs::path& model) {
+  std::vector<std::string> call = command(patient, model, "eval");
   const fs::path data = written("val.json", samples(patient, false));
   call.insert(call.end(), {"--data", data, "--metric", "top1"});
-  return 100 * (1 - nlohmann::json::parse(output_of(call)).at("metrics").at("top1").get<double>());
+  const nlohmann::json said = nlohmann::json::parse(output_of(call));
+  return {100 * (1 - said.at("metrics").at("top1").get<double>()), said.at("peak_mb").get<double>()};
+}
+
+/// Once for the rows that ask for it.
+const Outcome& outcome(const Patient& patient) {
+  static std::map<std::string, Outcome> known;
+  const auto [found, added] = known.try_emplace(patient.name);
+  if (added) found->second = evaluate(patient, kModels / patient.model);
+  return found->second;
 }
 
 double seconds(const Patient& patient) {
-  std::vector<std::string> call = command(patient, "quantize");
+  std::vector<std::string> call = command(patient, kModels / patient.model, "quantize");
   call.insert(call.end(), {"-o", fs::temp_directory_path() / "kaon_bench_cures.onnx"});
   return nlohmann::json::parse(output_of(call)).at("seconds").get<double>();
+}
+
+void scale_channels(Graph& graph, const std::string& constant, int64_t axis, std::span<const float> factors) {
+  Tensor& tensor = graph.find_initializer(constant)->tensor;
+  const int64_t inner = element_count(std::span(tensor.shape()).subspan(static_cast<size_t>(axis) + 1));
+  std::vector<float> values = tensor.to_float();
+  for (size_t i = 0; i < values.size(); ++i) values[i] *= factors[i / static_cast<size_t>(inner) % factors.size()];
+  tensor = Tensor::of(tensor.shape(), values);
+}
+
+/// The model with every channel between two convolutions multiplied by a power of two, and what reads it divided.
+fs::path planted(const char* file) {
+  Model model = read_onnx(kModels / file);
+  Graph& graph = model.graph;
+  const Uses uses(graph);
+  const std::vector<Layer> found = layers(graph);
+  std::mt19937 random(1);
+  for (const Layer& layer : found) {
+    const std::vector<int64_t>& readers = uses.consumers(layer.output);
+    if (layer.bias.empty() || readers.size() != 1) continue;
+    const Node& relu = graph.nodes[static_cast<size_t>(readers[0])];
+    if (relu.op != "Relu" || uses.consumers(relu.outputs[0]).size() != 1) continue;
+    const auto next = std::ranges::find(found, relu.outputs[0], &Layer::input);
+    if (next == found.end()) continue;
+    std::vector<float> factors(static_cast<size_t>(layer.weight_shape[0]));
+    for (float& factor : factors) factor = std::ldexp(1.0F, static_cast<int>(random() % 13) - 6);
+    scale_channels(graph, layer.weight, 0, factors);
+    scale_channels(graph, layer.bias, 0, factors);
+    for (float& factor : factors) factor = 1 / factor;
+    scale_channels(graph, next->weight, 1, factors);
+  }
+  const fs::path path = fs::temp_directory_path() / "kaon_bench_cures_planted.onnx";
+  write_onnx(model, path);
+  return path;
+}
+
+/// The planted model with `cle` beside the healthy one without, and half a point.
+std::pair<double, double> planted_beside_healthy(const char* file) {
+  const Patient healthy{"", file, R"({"scheme": "w8a8"})", "", Pictures::Cifar, 0, 0};
+  Patient sick = healthy;
+  sick.algorithms = "cle";
+  return {evaluate(sick, planted(file)).wrong, evaluate(healthy, kModels / file).wrong + 0.5};
 }
 
 /// Images of noise: how long a pass takes does not depend on what they show.
@@ -157,27 +214,33 @@ std::pair<double, double> statistics_pass(const fs::path& path) {
 }
 
 const bool kAdded = add([](Cases& cases) {
+  constexpr double kMostMib = 1024;
+  const auto row = [&](const std::string& name, const char* beside, const char* unit,
+                       std::function<std::pair<double, double>()> measure) {
+    cases.push_back({.name = name, .peer_name = beside, .unit = unit, .prepare = [measure = std::move(measure)] {
+                       return Work{.measure = measure};
+                     }});
+  };
   const fs::path mobilenet = kModels / "mobilenetv2_1.0_224_imagenet_fp32.onnx";
   if (fs::exists(mobilenet)) {
-    cases.push_back({.name = "mobilenetv2/statistics", .peer_name = "2.5 float forwards", .unit = "s", .prepare = [=] {
-                       return Work{.measure = [=] { return statistics_pass(mobilenet); }};
-                     }});
+    row("mobilenetv2/statistics", "2.5 float forwards", "s", [=] { return statistics_pass(mobilenet); });
   }
   for (const Patient& patient : kPatients) {
     if (!fs::exists(kModels / patient.model)) {
       fmt::print(stderr, "no {} beside the checkout: {} is not measured\n", patient.model, patient.name);
       continue;
     }
-    cases.push_back({.name = patient.name, .peer_name = "to reach", .unit = "% wrong", .prepare = [&patient] {
-                       return Work{.measure = [&patient] {
-                         return std::pair(taken_for_something_else(patient), 100 * (1 - patient.to_reach));
-                       }};
-                     }});
+    const std::string name = patient.name;
+    row(name, "to reach", "% wrong", [&] { return std::pair(outcome(patient).wrong, 100 * (1 - patient.to_reach)); });
+    row(name + "/memory", "allowed", "MiB", [&] { return std::pair(outcome(patient).mib, kMostMib); });
     if (patient.seconds == 0) continue;
-    cases.push_back(
-        {.name = fmt::format("{}/seconds", patient.name), .peer_name = "allowed", .unit = "s", .prepare = [&patient] {
-           return Work{.measure = [&patient] { return std::pair(seconds(patient), patient.seconds); }};
-         }});
+    row(name + "/seconds", "allowed", "s", [&] { return std::pair(seconds(patient), patient.seconds); });
+  }
+  for (const char* name : {"resnet20", "resnet56"}) {
+    const std::string file = fmt::format("{}_cifar10_fp32.onnx", name);
+    if (!fs::exists(kModels / file)) continue;
+    row(fmt::format("{}/planted/w8a8", name), "healthy + 0.5", "% wrong",
+        [file] { return planted_beside_healthy(file.c_str()); });
   }
 });
 

@@ -32,8 +32,11 @@ SCHEMES = ["w8", "w8c", "w4g32", "w4g128", "w4g32s", "w4g128s", "w4c", "w8a8", "
            "fp16", "bf16"]
 FEW = ["w8a8c", "w4g32"]  # for the models that are not in ALL, where there are dynamic ones of each kind of layer
 ALL = ["resnet20_cifar10_fp32.onnx", "model.onnx"]
-ALGORITHMS = {"resnet20_cifar10_fp32.onnx": ["w8a8+cle+range_search+bias_correction", "w4c+range_search+adaround",
-                                             "fp8+gptq+bias_correction"],
+# Each algorithm and each form of it that leaves another graph, ranges or constants behind.
+ALGORITHMS = {"resnet20_cifar10_fp32.onnx": [
+                  "w8a8+cle:activations=1+range_search:activations=1+bias_correction:sequential=1",
+                  "w4c+range_search+adaround", "w4c+seq_mse+gptq:sequential=1", "fp8+gptq+bias_correction"],
+              "mobilenetv2_1.0_224_imagenet_fp32.onnx": ["fp8+cle:absorb=1+adaround+bias_correction"],
               "model.onnx": ["w8a8+smooth_quant+range_search", "w4g32+awq+gptq"],
               "etinynet1.0_imagenet_fp32.onnx": ["w8a8c+bn_reestimation"]}
 STATIC = {"w8a8", "w8a8c", "a16w8", "fp8"}
@@ -366,7 +369,7 @@ class Comparison:
 def main():
     words = sys.argv[1:]
     full = "--full" in words
-    only = [w.split("=")[1] for w in words if w.startswith("--scheme=")]
+    only = [w.split("=", 1)[1] for w in words if w.startswith("--scheme=")]
     tool, *folders = [w for w in words if not w.startswith("--")]
     failures = 0
     if not has_vnni():

@@ -1,8 +1,8 @@
 // simulate_dump MODEL CALIB DATA WHOLE OUT_FOLDER SCHEME...: quantizes, exports and simulates.
-// A scheme may name algorithms: "w8a8+cle+bias_correction". Each gets a folder with model.onnx, values.npz (inputs and
-// outputs, sample by sample, "0:name", and for the first WHOLE samples every value at a quantizer) and plan.json (the
-// quantizers, and under which name the simulation keeps what they make). tests/oracles compares them with what ONNX
-// Runtime computes from the file.
+// A scheme may name algorithms, as --algorithms does: "w8a8+cle:absorb=1+bias_correction". Each gets a folder with
+// model.onnx, values.npz (inputs and outputs, sample by sample, "0:name", and for the first WHOLE samples every value
+// at a quantizer) and plan.json (the quantizers, and under which name the simulation keeps what they make).
+// tests/oracles compares them with what ONNX Runtime computes from the file.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -13,6 +13,7 @@
 #include <string>
 #include <vector>
 
+#include "api/quant_options.h"
 #include "base/error.h"
 #include "data/dataset.h"
 #include "engine/engine.h"
@@ -20,7 +21,6 @@
 #include "io/npy/npy.h"
 #include "io/onnx/onnx.h"
 #include "quant/quantize.h"
-#include "quant/schemes.h"
 #include "quant/simulate.h"
 
 namespace {
@@ -59,13 +59,13 @@ Json plan_of(const kaon::QuantizedModel& quantized, kaon::Graph& simulated) {
 
 kaon::Config config_of(const std::string& scheme) {
   size_t end = scheme.find('+');
-  kaon::Config config = kaon::scheme_config(scheme.substr(0, end));
+  kaon::QuantOptions options{.scheme = scheme.substr(0, end)};
   while (end != std::string::npos) {
     const size_t begin = end + 1;
     end = scheme.find('+', begin);
-    config.algorithms.push_back({scheme.substr(begin, end - begin)});
+    options.algorithms.push_back(scheme.substr(begin, end - begin));
   }
-  return config;
+  return kaon::config_of(options);
 }
 
 void dump(const kaon::Model& model, const std::string& scheme, const kaon::Dataset& calibration,
