@@ -60,8 +60,12 @@ void note_skipped(Context& context, const std::vector<Skipped>& skipped) {
 
 void note_algorithms(Context& context, const std::vector<AlgorithmReport>& reports) {
   for (const AlgorithmReport& report : reports) {
-    if (report.changed == 0) context.note("{}: changed nothing", report.name);
-    for (const std::string& note : report.notes) context.note("{}: {}", report.name, note);
+    if (report.changed == 0) {
+      context.note("{}: changed nothing{}{}", report.name, report.notes.empty() ? "" : ": ",
+                   fmt::join(report.notes, "; "));
+    } else {
+      for (const std::string& note : report.notes) context.note("{}: {}", report.name, note);
+    }
     context.detail("{}: {} changed in {:.2f} s", report.name, report.changed, report.seconds);
   }
 }

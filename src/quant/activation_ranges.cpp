@@ -163,6 +163,7 @@ std::vector<Problem> problems_of(const AlgorithmInput& input) {
     problems.push_back(std::move(problem));
   }
   if (!left.empty()) input.note("left alone: {}", fmt::join(left, ", "));
+  if (problems.empty() && left.empty()) input.note("no layer reads a value with a static range");
   return problems;
 }
 

@@ -25,12 +25,39 @@ void check_algorithm(const AlgorithmConfig& config, const std::string& where) {
   checked_options(algorithm->options, config.options, "algorithm " + config.name, where);
 }
 
+namespace {
+
+bool is_sequential(const AlgorithmConfig& config) {
+  const auto found = config.options.find("sequential");
+  return found != config.options.end() && found->second != 0;
+}
+
+/// Sets codes, and biases with them, on what the quantized network computes.
+bool rounds_in_order(const AlgorithmConfig& config) {
+  return algorithms().get(config.name).decides < Decides::Biases && is_sequential(config);
+}
+
+/// Leaves what such an algorithm has set as it is, or starts from it.
+bool goes_in_order(const AlgorithmConfig& config) {
+  const Decides decides = algorithms().get(config.name).decides;
+  return decides < Decides::Codes || decides > Decides::Biases || is_sequential(config);
+}
+
+}  // namespace
+
+bool sets_biases(const std::vector<AlgorithmConfig>& configs) { return std::ranges::any_of(configs, rounds_in_order); }
+
 void check_order(const std::vector<AlgorithmConfig>& configs) {
   const auto decides = [](const AlgorithmConfig& config) { return algorithms().get(config.name).decides; };
   for (size_t i = 0; i < configs.size(); ++i) {
     for (size_t before = 0; before < i; ++before) {
       if (configs[before].name == configs[i].name) {
         fail(ErrorCode::InvalidConfig, "algorithms", "{} is named twice", configs[i].name);
+      }
+      if (rounds_in_order(configs[before]) && !goes_in_order(configs[i])) {
+        fail(ErrorCode::InvalidConfig, "algorithms",
+             "{} with sequential has set biases for its codes; {} behind it must be sequential too, or go",
+             configs[before].name, configs[i].name);
       }
       if (decides(configs[i]) == Decides::Nothing || decides(configs[before]) <= decides(configs[i])) continue;
       fail(ErrorCode::InvalidConfig, "algorithms",

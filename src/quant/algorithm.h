@@ -72,8 +72,12 @@ void register_all_algorithms(Registry<Algorithm>& algorithms);
 /// Throws InvalidConfig at `where` for an unknown algorithm or option.
 void check_algorithm(const AlgorithmConfig& config, const std::string& where);
 
-/// Throws InvalidConfig where one algorithm is named twice, or undoes what one before it decided.
+/// Throws InvalidConfig where one algorithm is named twice, undoes what one before it decided, or takes back what one
+/// with `sequential` has taken back.
 void check_order(const std::vector<AlgorithmConfig>& configs);
+
+/// Whether one of them sets biases along with the codes of weights.
+bool sets_biases(const std::vector<AlgorithmConfig>& configs);
 
 /// Runs those algorithms of the model's config that belong to `stage`.
 void run_algorithms(QuantizedModel& quantized, Stage stage, const Dataset* data, const QuantizeSettings& settings);

@@ -37,6 +37,13 @@ TEST(Algorithms, WhatUndoesAnotherIsRefused) {
   refused({{"adaround"}, {"gptq"}});
   refused({{"bias_correction"}, {"adaround"}});
   refused({{"bn_reestimation"}, {"bias_correction"}});
+  // Both set biases.
+  const AlgorithmConfig in_order{"gptq", {{"sequential", 1}}};
+  EXPECT_EQ(refused({in_order, {"bias_correction"}}),
+            "algorithms: gptq with sequential has set biases for its codes; bias_correction behind it must be "
+            "sequential too, or go");
+  refused({in_order, {"adaround"}});
+  check_order({in_order, {"adaround", {{"sequential", 1}}}, {"bias_correction", {{"sequential", 1}}}});
   EXPECT_EQ(refused({{"gptq"}, {"cle"}, {"gptq"}}), "algorithms: gptq is named twice");
 }
 
@@ -55,16 +62,29 @@ std::vector<float> numbers_of(const QuantizedModel& quantized) {
 TEST(Algorithms, GiveTheSameOnAnyNumberOfThreadsAndInAnyBatches) {
   const int threads = thread_count();
   const MemoryDataset images = residual_data(20), tokens = transformer_data();
-  const std::pair<Model, const Dataset*> all[] = {{residual_network(), &images}, {exported_block(8), &tokens}};
+  const MemoryDataset wide({20, 8, 6, 6}, random_values(20 * 8 * 36, 7));
+  const std::pair<Model, const Dataset*> all[] = {{residual_network(), &images},
+                                                  {norms_behind_relus(), &images},
+                                                  {inverted_residual(true), &wide},
+                                                  {exported_block(8), &tokens}};
+  std::vector<AlgorithmConfig> algorithm_configs = {{"gptq", {{"sequential", 1}}}, {"adaround", {{"sequential", 1}}}};
   for (const std::string& name : algorithms().names()) {
+    algorithm_configs.push_back({name});
+    if (name == "range_search") algorithm_configs.back().options = {{"activations", 1}};
+    if (name == "bias_correction") algorithm_configs.back().options = {{"sequential", 1}};
+  }
+  for (const AlgorithmConfig& algorithm : algorithm_configs) {
+    SCOPED_TRACE(algorithm.name);
+    int64_t changed = 0;
     for (const auto& [model, data] : all) {
-      SCOPED_TRACE(name);
       Config config = scheme_config("w8a8");
-      config.algorithms = {{name}};
-      if (name == "range_search") config.algorithms[0].options = {{"activations", 1}};
+      config.global.weight.spec->format = "int4";
+      config.algorithms = {algorithm};
       const auto run = [&](int count, int64_t batch) {
         set_thread_count(count);
-        return numbers_of(quantize(model, config, data, {.batch = batch}));
+        const QuantizedModel quantized = quantize(model, config, data, {.batch = batch});
+        changed += quantized.algorithms.at(0).changed;
+        return numbers_of(quantized);
       };
       const std::vector<float> one = run(1, 4);
       EXPECT_EQ(one, run(2, 4));
@@ -72,6 +92,7 @@ TEST(Algorithms, GiveTheSameOnAnyNumberOfThreadsAndInAnyBatches) {
       ASSERT_EQ(one.size(), others.size());
       for (size_t i = 0; i < one.size(); ++i) EXPECT_NEAR(one[i], others[i], 1e-4F * (1e-3F + std::fabs(one[i])));
     }
+    EXPECT_GT(changed, 0);
   }
   set_thread_count(threads);
 }

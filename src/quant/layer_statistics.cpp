@@ -145,6 +145,7 @@ void InputStatistics::add(const InputStatistics& other) {
   add_all(cross, other.cross);
   const double share =
       static_cast<double>(other.count) / static_cast<double>(std::max<int64_t>(1, count + other.count));
+  for (size_t i = 0; i < other_mean.size(); ++i) other_mean[i] += (other.other_mean[i] - other_mean[i]) * share;
   for (size_t i = 0; i < mean.size(); ++i) {
     mean[i] += (other.mean[i] - mean[i]) * share;
     absmax[i] = std::max(absmax[i], other.absmax[i]);
@@ -162,6 +163,7 @@ InputSums::InputSums(const LayerProduct& product, bool paired)
   }
   sums_.mean.resize(static_cast<size_t>(columns_.rows));
   sums_.absmax.resize(static_cast<size_t>(columns_.rows));
+  sums_.other_mean.resize(static_cast<size_t>(others_.rows));
 }
 
 void InputSums::add(const Tensor& x, int64_t first, const Tensor* other) {
@@ -223,6 +225,9 @@ void InputSums::flush() {
       }
       sums_.mean[static_cast<size_t>(row)] += sum;
       sums_.absmax[static_cast<size_t>(row)] = most;
+      if (others_.rows == 0) continue;
+      for (const float value : others_.row(row))
+        sums_.other_mean[static_cast<size_t>(row)] += static_cast<double>(value);
     }
   });
   if (product_.cols <= kSmall) {
@@ -238,7 +243,9 @@ void InputSums::flush() {
 
 InputStatistics InputSums::finish() {
   flush();
-  for (double& mean : sums_.mean) mean /= static_cast<double>(std::max<int64_t>(1, sums_.count));
+  for (std::vector<double>* means : {&sums_.mean, &sums_.other_mean}) {
+    for (double& mean : *means) mean /= static_cast<double>(std::max<int64_t>(1, sums_.count));
+  }
   return std::move(sums_);
 }
 

@@ -12,9 +12,10 @@ namespace kaon {
 
 /// Sums over the columns x that a layer multiplies, and over the columns y it multiplies in another network, in pairs.
 struct InputStatistics {
-  std::vector<Matrix> gram;   ///< Σ x·xᵀ of every group
-  std::vector<Matrix> cross;  ///< Σ y·xᵀ of every group, where there is another network
-  std::vector<double> mean;   ///< of x, all groups one after the other
+  std::vector<Matrix> gram;        ///< Σ x·xᵀ of every group
+  std::vector<Matrix> cross;       ///< Σ y·xᵀ of every group, where there is another network
+  std::vector<double> mean;        ///< of x, all groups one after the other
+  std::vector<double> other_mean;  ///< of y
   std::vector<float> absmax;
   int64_t count = 0;  ///< columns that were seen
 

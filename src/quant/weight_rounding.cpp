@@ -141,11 +141,8 @@ Statistics statistics_of(std::span<const GridWeight> weights, const AlgorithmInp
 }
 
 Statistics quantized_statistics_of(std::span<const GridWeight> weights, const AlgorithmInput& input) {
-  return statistics_in(simulate_so_far(input.quantized), weights, input, [&](const Layer& layer) {
-    const Quantizer* quantizer = input.quantized.find(layer.name, Slot::Input);
-    const bool own = quantizer != nullptr && quantizer->enabled && quantizer->tensor == layer.input;
-    return own ? simulated_value(input.quantized, *quantizer) : layer.input;
-  });
+  return statistics_in(simulate_so_far(input.quantized), weights, input,
+                       [&](const Layer& layer) { return read_so_far(input.quantized, layer); });
 }
 
 FloatMatrix codes_of(const QuantizedModel& quantized, const GridWeight& weight) {

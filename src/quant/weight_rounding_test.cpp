@@ -210,6 +210,19 @@ TEST(WeightRounding, WhatBiasCorrectionTakesBackIsLeftToIt) {
   EXPECT_NE(quantize(model, config, &data).rounded.at("w").to_float(), without.at("w").to_float());
 }
 
+/// What layers lose, those behind them take back as far as it shows in what they read.
+TEST(WeightRounding, InOrderLosesLess) {
+  const MemoryDataset data = residual_data(64);
+  for (const char* algorithm : {"gptq", "adaround"}) {
+    Config config = config_of("int2", Granularity::PerChannel);
+    config.algorithms = {{algorithm}, {"bias_correction"}};
+    const double plain = network_error(residual_network(), config, data);
+    config.algorithms = {{algorithm, {{"sequential", 1}}}};
+    const double in_order = network_error(residual_network(), config, data);
+    EXPECT_LT(in_order, 0.6 * plain) << algorithm;
+  }
+}
+
 TEST(WeightRounding, SaysWhatItLeavesAlone) {
   const MemoryDataset data = residual_data();
   for (const char* algorithm : {"gptq", "adaround", "range_search", "seq_mse"}) {
@@ -224,15 +237,38 @@ TEST(WeightRounding, SaysWhatItLeavesAlone) {
   }
 }
 
+/// Its products would not fit beside the others; the layer after it is rounded all the same.
+TEST(WeightRounding, ALayerOfTooManyColumnsIsLeftAloneAndSaid) {
+  const int64_t cols = kMostColumns + 1;
+  Model model = make_model({make_node("Gemm", {"x", "w"}, {"a"}), make_node("Gemm", {"a", "v"}, {"y"})},
+                           {random_constant("w", {cols, 3}, 1), random_constant("v", {3, 2}, 2)},
+                           {make_value("x", {0, cols})}, {"y"});
+  model.graph.inputs[0].shape->front() = {std::nullopt, "N"};
+  const MemoryDataset data({4, cols}, random_values(4 * cols, 3));
+  for (const char* algorithm : {"gptq", "adaround"}) {
+    Config config = config_of("int4", Granularity::PerChannel);
+    config.algorithms = {{algorithm}};
+    const QuantizedModel quantized = quantize(model, config, &data);
+    const AlgorithmReport& report = quantized.algorithms.at(0);
+    EXPECT_EQ(report.changed, 1);
+    ASSERT_EQ(report.notes.size(), 1U) << algorithm;
+    EXPECT_EQ(report.notes[0], "left alone: a (it multiplies 4609 numbers at once, more than 4608)");
+    EXPECT_FALSE(quantized.rounded.contains("w"));
+    EXPECT_TRUE(quantized.rounded.contains("v"));
+  }
+}
+
 TEST(WeightRounding, FewDataAreDampedAndSaid) {
   const Kind kind{"Gemm", {12, 64}, {5, 64}, {{"transB", int64_t{1}, {}}}};
-  Config config = config_of("int4", Granularity::PerChannel);
-  config.algorithms = {{"gptq", {{"damping", 0}}}};
   const MemoryDataset data = data_of(kind);
-  const QuantizedModel quantized = quantize(model_of(kind), config, &data);
-  ASSERT_EQ(quantized.algorithms.at(0).notes.size(), 1U);
-  EXPECT_NE(quantized.algorithms[0].notes[0].find("damped"), std::string::npos);
-  expect_on_grid(quantized);
+  for (const char* algorithm : {"gptq", "adaround"}) {
+    Config config = config_of("int4", Granularity::PerChannel);
+    config.algorithms = {{algorithm, {{"damping", 0}}}};
+    const QuantizedModel quantized = quantize(model_of(kind), config, &data);
+    ASSERT_EQ(quantized.algorithms.at(0).notes.size(), 1U);
+    EXPECT_NE(quantized.algorithms[0].notes[0].find("damped"), std::string::npos);
+    expect_on_grid(quantized);
+  }
 }
 
 }  // namespace

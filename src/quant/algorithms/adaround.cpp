@@ -20,13 +20,17 @@ void keep_better(const GroupRows& rows, const FloatMatrix& other, FloatMatrix& c
 void round_weights(const AlgorithmInput& input) {
   const double damping = input.option("damping");
   const auto sweeps = static_cast<int64_t>(input.option("sweeps"));
-  round_all(input, [&](GridWeight&, const GroupRows& rows, FloatMatrix& codes) {
+  DampingNotes damped;
+  round_all(input, [&](GridWeight& weight, const GroupRows& rows, FloatMatrix& codes) {
     descend(rows, damping, sweeps, codes);
     FloatMatrix others(codes.rows, codes.cols);
-    round_gptq(rows, factor_for_gptq(rows.gram, {damping, true}, rows.weight.name()), others);
+    const GptqFactor factor = factor_for_gptq(rows.gram, {damping, true}, weight.name());
+    damped.add(weight, factor);
+    round_gptq(rows, factor, others);
     descend(rows, damping, sweeps, others);
     keep_better(rows, others, codes);
   });
+  damped.say(input);
 }
 
 }  // namespace
@@ -45,7 +49,8 @@ void register_adaround(Registry<Algorithm>& algorithms) {
                                .min = 1,
                                .max = 10000,
                                .help = "most passes over the codes of a row",
-                               .whole = true}},
+                               .whole = true},
+                              sequential_option()},
                   .run = round_weights});
 }
 

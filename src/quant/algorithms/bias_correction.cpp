@@ -128,12 +128,11 @@ void correct_in_order(const AlgorithmInput& input, std::span<const Layer* const>
   }
 }
 
-void correct_biases(const AlgorithmInput& input) {
+/// What each layer's own weight shifts, in the float network.
+void correct_each(const AlgorithmInput& input, const WeightErrors& errors) {
   QuantizedModel& quantized = input.quantized;
   const Dataset& data = *input.data;
   const QuantizeSettings& settings = input.settings;
-  const WeightErrors errors(quantized);
-  if (errors.layers().empty()) return input.note("no quantized layer has a bias to correct");
   Engine engine(errors.model());
   std::vector<std::vector<double>> sums(errors.layers().size());
   std::vector<int64_t> counts(sums.size());
@@ -154,6 +153,16 @@ void correct_biases(const AlgorithmInput& input) {
   for (size_t i = 0; i < sums.size(); ++i) {
     for (double& sum : sums[i]) sum /= static_cast<double>(counts[i]);
     if (shift_bias(quantized, *errors.layers()[i], sums[i])) ++input.report.changed;
+  }
+}
+
+void correct_biases(const AlgorithmInput& input) {
+  const WeightErrors errors(input.quantized);
+  if (errors.layers().empty()) return input.note("no quantized layer has a bias to correct");
+  if (sets_biases(input.quantized.config.algorithms)) {
+    input.report.changed = std::ssize(errors.layers());
+  } else {
+    correct_each(input, errors);
   }
   if (input.flag("sequential")) correct_in_order(input, errors.layers());
 }

@@ -11,33 +11,6 @@
 namespace kaon {
 namespace {
 
-/// Twice: Conv -> Relu -> BatchNormalization.
-Model norms_behind_relus() {
-  const Attribute pads{"pads", std::vector<int64_t>{1, 1, 1, 1}, {}};
-  std::vector<Node> nodes;
-  std::vector<Initializer> constants;
-  std::string value = "x";
-  uint64_t seed = 1;
-  for (const std::string part : {"a", "b"}) {
-    nodes.push_back(make_node("Conv", {value, part + ".weight"}, {part + "1"}, {pads}));
-    nodes.push_back(make_node("Relu", {part + "1"}, {part + "2"}));
-    nodes.push_back(make_node("BatchNormalization",
-                              {part + "2", part + ".gain", part + ".shift", part + ".mean", part + ".variance"},
-                              {part + "3"}));
-    constants.push_back(random_constant(part + ".weight", {16, 16, 3, 3}, seed++));
-    constants.push_back(random_constant(part + ".gain", {16}, seed++, 1));
-    constants.push_back(random_constant(part + ".shift", {16}, seed++, 1));
-    constants.push_back(make_constant(part + ".mean", {16}, std::vector<float>(16, 1.5F)));
-    constants.push_back(make_constant(part + ".variance", {16}, std::vector<float>(16, 4)));
-    value = part + "3";
-  }
-  nodes.push_back(make_node("Conv", {value, "c.weight"}, {"y"}));
-  constants.push_back(random_constant("c.weight", {4, 16, 1, 1}, seed));
-  Model model = make_model(std::move(nodes), std::move(constants), {make_value("x", {0, 16, 6, 6})}, {"y"});
-  model.graph.inputs[0].shape->front() = {std::nullopt, "N"};
-  return model;
-}
-
 Config rough(bool cured) {
   Config config = scheme_config("w4c");
   config.global.weight.spec->format = "int3";

@@ -30,8 +30,8 @@ std::vector<double> costs_of(const GptqFactor& factor) {
 void round_weights(const AlgorithmInput& input) {
   const GptqOptions options{input.option("damping"), input.flag("act_order")};
   const bool clip = input.flag("clip") && !has_ranges(input.quantized);
-  std::map<std::string, std::vector<int64_t>> scales;  // by name; so are these
-  std::map<std::string, double> damped;
+  std::map<std::string, std::vector<int64_t>> scales;  // by name
+  DampingNotes damped;
   std::mutex mutex;
   const auto scales_of = [&](const GridWeight& weight) -> const std::vector<int64_t>& {
     const std::lock_guard lock(mutex);
@@ -44,14 +44,9 @@ void round_weights(const AlgorithmInput& input) {
     const std::vector<int64_t>& own = scales_of(weight);
     if (!own.empty()) narrow_ranges(weight, rows.group, own, costs_of(factor));
     round_gptq(rows, factor, codes);
-    if (factor.more <= 0) return;
-    const std::lock_guard lock(mutex);
-    double& most = damped[weight.name()];
-    most = std::max(most, factor.more);
+    damped.add(weight, factor);
   });
-  for (const auto& [name, more] : damped) {
-    input.note("{}: too few data tell its inputs apart; damped by a further {:.0e} of the mean diagonal", name, more);
-  }
+  damped.say(input);
 }
 
 }  // namespace
@@ -76,7 +71,8 @@ void register_gptq(Registry<Algorithm>& algorithms) {
                                        .max = 1,
                                        .help = "first narrows ranges where that costs less, unless an algorithm before "
                                                "it chose them",
-                                       .flag = true}},
+                                       .flag = true},
+                                      sequential_option()},
                           .run = round_weights});
 }
 
