@@ -18,9 +18,15 @@ std::vector<int32_t> PlanOp::reads() const {
 }
 
 int32_t PlanGraph::add_value(ValueFacts facts) {
-  values.push_back(std::make_shared<const ValueFacts>(std::move(facts)));
+  added.push_back(std::make_shared<const ValueFacts>(std::move(facts)));
+  values.push_back(added.back().get());
   is_output.push_back(false);
   return static_cast<int32_t>(values.size()) - 1;
+}
+
+void PlanGraph::change(int32_t id, ValueFacts facts) {
+  added.push_back(std::make_shared<const ValueFacts>(std::move(facts)));
+  values[static_cast<size_t>(id)] = added.back().get();
 }
 
 int32_t PlanGraph::add_constant(const at::Tensor& tensor) {

@@ -116,27 +116,41 @@ int32_t Lowering::sum_candidate(const PlanOp& op, const Desc& destination) {
 /// Post-ops for a result laid out as `destination`; the value `sum` is accumulated into, others are read.
 Lowering::PostPlan Lowering::post_plan(const PlanOp& op, const Desc& destination, int32_t sum) const {
   PostPlan plan;
-  dnnl::post_ops posts;
   const Shape dims = destination.dims();
-  for (const PostOp& post : op.post) {
+  for (size_t i = 0; i < op.post.size(); ++i) {
+    const PostOp& post = op.post[i];
     append(plan.key, post.algorithm);
     append(plan.key, post.operand == sum);
     if (is_eltwise(post.algorithm)) {
       append(plan.key, post.alpha);
       append(plan.key, post.beta);
+    } else if (post.operand != sum) {
+      const ValueFacts& operand = facts(post.operand);
+      const Desc desc = operand.is_static ? plain_desc(operand_dims(operand.shape, dims)) : destination;
+      const int argument = DNNL_ARG_ATTR_MULTIPLE_POST_OP(static_cast<int>(i)) | DNNL_ARG_SRC_1;
+      plan.operands.push_back({argument, post.operand, desc});
+      append(plan.key, desc);
+    }
+  }
+  return plan;
+}
+
+/// What oneDNN is told of a post_plan().
+dnnl::primitive_attr Lowering::post_attr(const PlanOp& op, const PostPlan& plan, int32_t sum) {
+  dnnl::post_ops posts;
+  auto operand = plan.operands.begin();
+  for (const PostOp& post : op.post) {
+    if (is_eltwise(post.algorithm)) {
       posts.append_eltwise(1, post.algorithm, post.alpha, post.beta);
     } else if (post.operand == sum) {
       posts.append_sum();
     } else {
-      const ValueFacts& operand = facts(post.operand);
-      const Desc desc = operand.is_static ? plain_desc(operand_dims(operand.shape, dims)) : destination;
-      plan.operands.push_back({DNNL_ARG_ATTR_MULTIPLE_POST_OP(posts.len()) | DNNL_ARG_SRC_1, post.operand, desc});
-      posts.append_binary(post.algorithm, desc);
-      append(plan.key, desc);
+      posts.append_binary(post.algorithm, (operand++)->desc);
     }
   }
-  plan.attr.set_post_ops(posts);
-  return plan;
+  dnnl::primitive_attr attr;
+  attr.set_post_ops(posts);
+  return attr;
 }
 
 /// The batch norm (unless it is `folded` into the weights already) and the post-ops as steps of their own, in place on
@@ -194,7 +208,8 @@ void Lowering::post_ops_apart(const PlanOp& op, int32_t value, bool folded) {
   }
 }
 
-std::shared_ptr<Described> Lowering::described(const Product& product, const Desc& destination, const PostPlan& posts) {
+std::shared_ptr<Described> Lowering::described(const Product& product, const Desc& destination, const PostPlan& posts,
+                                               const std::function<dnnl::primitive_attr()>& attr) {
   std::string key = product.key;
   if (!product.open_rows) append(key, destination);
   key += posts.key;
@@ -203,14 +218,15 @@ std::shared_ptr<Described> Lowering::described(const Product& product, const Des
   std::shared_ptr<Described>& known = (any_rows ? packed_.of_any_rows : described_)[key];
   if (known == nullptr || product.key.empty()) {
     known = std::make_shared<Described>();
-    known->description = product.describe(destination, posts.attr);
+    known->description = product.describe(destination, attr());
   }
   return known;
 }
 
 bool Lowering::emit_product(const PlanOp& op, const Product& product) {
   const int32_t y = op.outputs[0];
-  const std::shared_ptr<Described> bare = described(product, product.destination, {});
+  const std::shared_ptr<Described> bare =
+      described(product, product.destination, {}, [] { return dnnl::primitive_attr(); });
   if (!is_fast(bare->description)) return false;
   const Desc natural = product.open_rows ? product.destination : Desc(bare->description.query_md(dnnl::query::dst_md));
   bool apart = false;
@@ -219,7 +235,7 @@ bool Lowering::emit_product(const PlanOp& op, const Product& product) {
   std::shared_ptr<Described> made = bare;
   const auto try_with = [&](int32_t sum_value) {
     posts = post_plan(op, natural, sum_value);
-    made = described(product, natural, posts);
+    made = described(product, natural, posts, [&] { return post_attr(op, posts, sum_value); });
     return is_fast(made->description);
   };
   if (sum >= 0 && !try_with(sum)) sum = -1;

@@ -92,8 +92,10 @@ Lowering::Lowering(const Program& program, PlanGraph graph, PackedWeights& packe
 
 Lowered Lowering::run(const PlanPart& part) {
   const size_t last = std::min(part.last, graph_.ops.size());
+  std::vector<std::vector<int32_t>> reads(graph_.ops.size());
   for (size_t i = part.first; i < graph_.ops.size(); ++i) {
-    for (const int32_t id : graph_.ops[i].reads()) ++state(id).reads_left;
+    reads[i] = graph_.ops[i].reads();
+    for (const int32_t id : reads[i]) ++state(id).reads_left;
   }
   for (const int32_t id : graph_.outputs) ++state(id).reads_left;
   if (part.first == 0) {
@@ -102,11 +104,11 @@ Lowered Lowering::run(const PlanPart& part) {
     bring_live(part.live);
   }
   for (size_t i = part.first; i < last; ++i) {
-    out_.cuttable.push_back(std::ranges::none_of(
-        deferred_, [&](int32_t id) { return state(id).forms.empty() && state(id).reads_left > 0; }));
+    std::erase_if(deferred_, [&](int32_t id) { return !state(id).forms.empty() || state(id).reads_left == 0; });
+    out_.cuttable.push_back(deferred_.empty());
     const PlanOp& op = graph_.ops[i];
     lower(op);
-    for (const int32_t id : op.reads()) --state(id).reads_left;
+    for (const int32_t id : reads[i]) --state(id).reads_left;
   }
   if (last < graph_.ops.size()) {
     take_live();

@@ -239,11 +239,12 @@ class Lowering {
       int32_t value;
       Desc desc;
     };
-    dnnl::primitive_attr attr;
     std::vector<Operand> operands;
-    std::string key;  ///< of `attr`
+    std::string key;  ///< equal for those whose post_attr() is
   };
-  std::shared_ptr<Described> described(const Product& product, const Desc& destination, const PostPlan& posts);
+  std::shared_ptr<Described> described(const Product& product, const Desc& destination, const PostPlan& posts,
+                                       const std::function<dnnl::primitive_attr()>& attr);
+  static dnnl::primitive_attr post_attr(const PlanOp& op, const PostPlan& plan, int32_t sum);
   PostPlan post_plan(const PlanOp& op, const Desc& destination, int32_t sum) const;
   int32_t request_as(int32_t value, const Desc& desc);
   int32_t define_as(int32_t value, const Desc& desc);
@@ -258,7 +259,7 @@ class Lowering {
   HookCalls hooks_;
   bool any_length_;  ///< the program's inputs may have any length, so that plans are made often
   std::vector<ValueState> states_;
-  std::vector<int32_t> deferred_;
+  std::vector<int32_t> deferred_;  ///< values that are still to be made
   std::vector<Movement> movements_;
   DescribedProducts described_;
   std::vector<at::Tensor> countings_;          ///< 1, 2, 3 …, the longest last

@@ -75,24 +75,21 @@ void Plan::place_slots() {
     size_t offset, bytes;
     int64_t first, last;
   };
-  std::vector<Placed> placed;
+  std::vector<Placed> placed;  // by offset
   std::vector<size_t> offsets(lowered_.slots.size());
   size_t total = 0;
   for (const size_t i : order) {
     const PlanSlot& slot = lowered_.slots[i];
     const size_t bytes = aligned(std::max<size_t>(slot.bytes, 1));
-    std::vector<Placed> alive;
-    for (const Placed& other : placed) {
-      if (other.first <= slot.last && slot.first <= other.last) alive.push_back(other);
-    }
-    std::sort(alive.begin(), alive.end(), [](const Placed& a, const Placed& b) { return a.offset < b.offset; });
     size_t offset = 0;
-    for (const Placed& other : alive) {
+    for (const Placed& other : placed) {
+      if (other.first > slot.last || slot.first > other.last) continue;
       if (offset + bytes <= other.offset) break;
       offset = std::max(offset, other.offset + other.bytes);
     }
     offsets[i] = offset;
-    placed.push_back({offset, bytes, slot.first, slot.last});
+    placed.insert(std::ranges::upper_bound(placed, offset, {}, &Placed::offset),
+                  {offset, bytes, slot.first, slot.last});
     total = std::max(total, offset + bytes);
   }
   if (total == 0) return;
@@ -264,6 +261,7 @@ std::shared_ptr<const Traced> Plans::traced(std::vector<Value> table, const Hook
   if (!trace.unplannable.empty()) return nullptr;
   auto made = std::make_shared<Traced>();
   made->graph.values = std::move(trace.values);
+  made->graph.traced = std::move(trace.made);
   made->graph.is_output.resize(made->graph.values.size());
   add_ops(made->graph, *program_, trace.step_is_static, hooks);
   join_quantize_pairs(made->graph);

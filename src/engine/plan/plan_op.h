@@ -1,4 +1,5 @@
 #pragma once
+#include <deque>
 #include <dnnl.hpp>
 #include <memory>
 #include <optional>
@@ -46,18 +47,23 @@ struct PlanOp {
 
 /// The values and work of a plan while it is made. Fusing adds values (folded constants) behind the program's own.
 struct PlanGraph {
-  std::vector<std::shared_ptr<const ValueFacts>> values;  ///< null: an input that is not given
+  std::vector<const ValueFacts*> values;  ///< null: an input that is not given
   std::vector<PlanOp> ops;
   std::vector<int32_t> outputs;                   ///< by the program's outputs, hooks applied
   std::vector<bool> is_output;                    ///< by value
   std::vector<std::shared_ptr<const Node>> made;  ///< nodes of ops that are not the program's
+  // Owners of facts: the trace's, those that were added since, and TraceShared, which outlives all.
+  std::shared_ptr<const std::deque<ValueFacts>> traced;
+  std::vector<std::shared_ptr<const ValueFacts>> added;
 
   const ValueFacts& facts(int32_t id) const {
     static const ValueFacts kNothing;
-    const ValueFacts* known = values[static_cast<size_t>(id)].get();
+    const ValueFacts* known = values[static_cast<size_t>(id)];
     return known == nullptr ? kNothing : *known;
   }
   int32_t add_value(ValueFacts facts);
+  /// Says other things of a value.
+  void change(int32_t id, ValueFacts facts);
   int32_t add_constant(const at::Tensor& tensor);
   /// A static value of one float element.
   std::optional<float> scalar(int32_t id) const;

@@ -39,20 +39,21 @@ bool is_settled_if(const Node& node, const Step& step, const std::vector<Value>&
       .unplannable.empty();
 }
 
-std::shared_ptr<const ValueFacts> facts_of(const Value& value, bool is_static) {
-  if (!value.defined()) return nullptr;
-  auto facts = std::make_shared<ValueFacts>();
-  facts->shape.assign(value.tensor.sizes().begin(), value.tensor.sizes().end());
-  facts->type = value.type;
-  facts->is_static = is_static;
-  if (is_static) facts->constant = {value.tensor.contiguous(), value.type};
+ValueFacts facts_of(const Value& value, bool is_static) {
+  ValueFacts facts;
+  facts.shape.assign(value.tensor.sizes().begin(), value.tensor.sizes().end());
+  facts.type = value.type;
+  facts.is_static = is_static;
+  if (is_static) facts.constant = {value.tensor.contiguous(), value.type};
   return facts;
 }
 
-/// A 16-bit matrix that stands for one of float32.
-std::shared_ptr<const ValueFacts> widened(ValueFacts facts) {
-  facts.type = DType::Float32;
-  return std::make_shared<const ValueFacts>(std::move(facts));
+/// A value for kernels: its contents where they are known, else zeros without memory.
+Value stand_in(const ValueFacts& facts) {
+  if (facts.is_static) return facts.constant;
+  Value value;
+  Call({}, std::span(&value, 1)).out_zeros(0, facts.shape, facts.type);
+  return value;
 }
 
 }  // namespace
@@ -65,6 +66,15 @@ Trace trace_program(const Program& program, std::vector<Value> table, const Hook
   trace.step_is_static.resize(program.steps().size());
   std::optional<TraceMemo> memo;
   if (shapes_only) memo.emplace(program, shared);
+  const auto note = [&](int32_t id, ValueFacts facts, bool constant) {
+    const auto at = static_cast<size_t>(id);
+    if (constant) {
+      shared.constants[at] = std::make_shared<const ValueFacts>(std::move(facts));
+      trace.values[at] = shared.constants[at].get();
+    } else {
+      trace.values[at] = &trace.made->emplace_back(std::move(facts));
+    }
+  };
 
   std::vector<bool> given(table.size());
   for (size_t i = 0; i < program.inputs().size(); ++i) {
@@ -75,11 +85,12 @@ Trace trace_program(const Program& program, std::vector<Value> table, const Hook
     const auto id = static_cast<int32_t>(at);
     // An input with a default that the caller left alone is a constant too.
     const bool is_default = program.is_default(id, table[at]);
-    std::shared_ptr<const ValueFacts>& facts = trace.values[at];
-    if (is_default) facts = shared.constants[at];
-    if (facts == nullptr) facts = facts_of(table[at], !given[at] || is_default);
-    if (is_default) shared.constants[at] = facts;
-    if (memo) memo->tag(id, *facts, is_default);
+    if (is_default && shared.constants[at] != nullptr) {
+      trace.values[at] = shared.constants[at].get();
+    } else {
+      note(id, facts_of(table[at], !given[at] || is_default), is_default);
+    }
+    if (memo) memo->tag(id, *trace.values[at], is_default);
   }
   std::vector<bool> from_constants(table.size());  // whatever the inputs
   for (const auto& [id, value] : program.constants()) {
@@ -90,7 +101,7 @@ Trace trace_program(const Program& program, std::vector<Value> table, const Hook
     const Step& step = program.steps()[i];
     const auto is_static = [&](int32_t id) {
       if (id < 0) return true;
-      const ValueFacts* facts = trace.values[static_cast<size_t>(id)].get();
+      const ValueFacts* facts = trace.values[static_cast<size_t>(id)];
       return facts != nullptr && facts->is_static && !hooks.may_replace(id);
     };
     const OpFacts& facts = *step.facts;
@@ -100,54 +111,65 @@ Trace trace_program(const Program& program, std::vector<Value> table, const Hook
       return is_static(step.inputs[input]) &&
              !hooks.may_replace_edge(static_cast<int64_t>(i), static_cast<int64_t>(input));
     };
-    if (!step_static && shape_is_open(facts, step, is_fixed) &&
-        !is_settled_if(program.graph().nodes[i], step, table, is_fixed)) {
-      trace.unplannable = program.graph().nodes[i].label();
-      return trace;
+    // What an equal step gave, and constants of earlier traces, are in the table only where a kernel reads them.
+    const auto fill_inputs = [&] {
+      for (const int32_t id : step.inputs) {
+        if (id < 0 || table[static_cast<size_t>(id)].defined() || trace.values[static_cast<size_t>(id)] == nullptr) {
+          continue;
+        }
+        table[static_cast<size_t>(id)] = stand_in(*trace.values[static_cast<size_t>(id)]);
+      }
+    };
+    if (!step_static && shape_is_open(facts, step, is_fixed)) {
+      fill_inputs();
+      if (!is_settled_if(program.graph().nodes[i], step, table, is_fixed)) {
+        trace.unplannable = program.graph().nodes[i].label();
+        return trace;
+      }
     }
     const bool derives = step_static && std::ranges::all_of(step.inputs, [&](int32_t id) {
                            return id < 0 || from_constants[static_cast<size_t>(id)];
                          });
-    const bool known = derives && std::ranges::all_of(step.outputs, [&](int32_t id) {
-                         return id < 0 || shared.constants[static_cast<size_t>(id)] != nullptr;
-                       });
-    const bool narrow = step.widens_weights && derives && is_half(table[static_cast<size_t>(step.inputs[0])].type);
-    const std::vector<TraceMemo::Made>* equal = memo && !derives ? memo->find(i, step_static, is_fixed) : nullptr;
-    if (narrow) {
-      // Kernels of products widen what they read.
-      table[static_cast<size_t>(step.outputs[0])] = table[static_cast<size_t>(step.inputs[0])];
-    } else if (!known && equal == nullptr) {
-      program.run_step(i, table, nullptr, shapes_only && !step_static);
-    }
     trace.step_is_static[i] = step_static;
     for (const int32_t id : step.outputs) from_constants[static_cast<size_t>(id)] = derives;
-    if (equal != nullptr) {
+    const auto is_known = [&](int32_t id) { return shared.constants[static_cast<size_t>(id)] != nullptr; };
+    const std::vector<TraceMemo::Made>* equal = memo && !derives ? memo->find(i, step_static, is_fixed) : nullptr;
+    if (derives && std::ranges::all_of(step.outputs, is_known)) {
+      for (const int32_t id : step.outputs) {
+        trace.values[static_cast<size_t>(id)] = shared.constants[static_cast<size_t>(id)].get();
+        if (memo) memo->tag(id, *trace.values[static_cast<size_t>(id)], true);
+      }
+    } else if (equal != nullptr) {
       for (size_t k = 0; k < step.outputs.size(); ++k) {
-        const TraceMemo::Made& one = (*equal)[k];
-        table[static_cast<size_t>(step.outputs[k])] = one.value;
-        trace.values[static_cast<size_t>(step.outputs[k])] = one.facts;
-        memo->tag(step.outputs[k], one.tag);
+        trace.values[static_cast<size_t>(step.outputs[k])] = (*equal)[k].facts;
+        memo->tag(step.outputs[k], (*equal)[k].tag);
       }
     } else {
+      fill_inputs();
+      const bool narrow = step.widens_weights && derives && is_half(table[static_cast<size_t>(step.inputs[0])].type);
+      if (narrow) {
+        // Kernels of products widen what they read.
+        table[static_cast<size_t>(step.outputs[0])] = table[static_cast<size_t>(step.inputs[0])];
+      } else {
+        program.run_step(i, table, nullptr, shapes_only && !step_static);
+      }
       std::vector<TraceMemo::Made> made(step.outputs.size());
       for (size_t k = 0; k < step.outputs.size(); ++k) {
-        const auto at = static_cast<size_t>(step.outputs[k]);
-        std::shared_ptr<const ValueFacts>& noted = trace.values[at];
-        if (known) {
-          noted = shared.constants[at];
-          table[at] = noted->constant;
-        } else {
-          noted = facts_of(table[at], step_static);
-          if (narrow) noted = widened(*noted);
-          if (derives) shared.constants[at] = noted;
-        }
-        if (memo && noted != nullptr) made[k] = {table[at], noted, memo->tag(step.outputs[k], *noted, derives)};
+        const int32_t id = step.outputs[k];
+        if (!table[static_cast<size_t>(id)].defined()) continue;
+        ValueFacts noted = facts_of(table[static_cast<size_t>(id)], step_static);
+        if (narrow) noted.type = DType::Float32;
+        note(id, std::move(noted), derives);
+        made[k].facts = trace.values[static_cast<size_t>(id)];
+        if (memo) made[k].tag = memo->tag(id, *made[k].facts, derives);
       }
       if (memo && !derives) memo->add(std::move(made));
     }
     for (const int32_t id : step.dead) table[static_cast<size_t>(id)] = {};
   }
-  for (size_t i = 0; i < program.outputs().size(); ++i) static_cast<void>(program.output(table, i));
+  for (const int32_t id : program.outputs()) {
+    if (trace.values[static_cast<size_t>(id)] == nullptr) program.fail_unset(id);
+  }
   return trace;
 }
 

@@ -34,8 +34,7 @@ struct TraceShared {
 class TraceMemo {
  public:
   struct Made {
-    Value value;
-    std::shared_ptr<const ValueFacts> facts;
+    const ValueFacts* facts = nullptr;
     ValueTag tag;
   };
 

@@ -82,7 +82,7 @@ PlanGraph varied(const Traced& traced, const Program& program, const VariantIds&
   const auto change = [&](int32_t id, const Value& value) {
     ValueFacts other = graph.facts(id);
     other.constant = {value.tensor.contiguous(), value.type};
-    graph.values[static_cast<size_t>(id)] = std::make_shared<const ValueFacts>(std::move(other));
+    graph.change(id, std::move(other));
     changed[static_cast<size_t>(id)] = true;
   };
   for (const auto& [id, value] : variant.constants) {
