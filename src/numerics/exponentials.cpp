@@ -58,10 +58,12 @@ float exponentials_of(const float* x, float* y, int64_t count, float top) {
   if (i < count) {
     float last[HWY_MAX_BYTES / sizeof(float)] = {};
     std::copy(x + i, x + count, last);
-    hn::StoreU(hn::Exp(d, hn::Sub(hn::LoadU(d, last), shift)), d, last);
-    for (int64_t k = 0; i + k < count; ++k) {
-      if (y != nullptr) y[i + k] = last[k];
-      sum += last[k];
+    const auto rest = hn::FirstN(d, static_cast<size_t>(count - i));
+    const auto e = hn::IfThenElseZero(rest, hn::Exp(d, hn::Sub(hn::LoadU(d, last), shift)));
+    sum += hn::GetLane(hn::SumOfLanes(d, e));
+    if (y != nullptr) {
+      hn::StoreU(e, d, last);
+      std::copy(last, last + (count - i), y + i);
     }
   }
   return sum;

@@ -15,13 +15,14 @@ namespace kaon {
 /// A oneDNN primitive and the slots of its arguments.
 class DnnlAction : public Action {
  public:
-  explicit DnnlAction(dnnl::primitive primitive) : primitive_(std::move(primitive)) {}
+  explicit DnnlAction(dnnl::primitive primitive) : primitive_(std::move(primitive)) { slots_.reserve(kUsualSlots); }
   void slot(int argument, const Desc& desc, int32_t slot) { slots_.push_back({argument, slot, desc, {}, nullptr}); }
   void fixed(int argument, const dnnl::memory& memory) { arguments_.emplace(argument, memory); }
   void bind(Runtime& runtime) override;
   void run(Runtime& runtime) override;
 
  private:
+  static constexpr size_t kUsualSlots = 3;
   struct Argument {
     int argument;
     int32_t slot;

@@ -88,7 +88,12 @@ Lowering::Lowering(const Program& program, PlanGraph graph, PackedWeights& packe
       packed_(packed),
       hooks_(std::move(hooks)),
       any_length_(takes_any_length(program)),
-      states_(graph_.values.size()) {}
+      states_(graph_.values.size()) {
+  constexpr size_t kSlotsPerOp = 2;
+  out_.slots.reserve(kSlotsPerOp * graph_.ops.size());
+  holders_.reserve(kSlotsPerOp * graph_.ops.size());
+  out_.actions.reserve(kSlotsPerOp * graph_.ops.size());
+}
 
 Lowered Lowering::run(const PlanPart& part) {
   const size_t last = std::min(part.last, graph_.ops.size());
@@ -259,7 +264,9 @@ int32_t Lowering::alias_slot(int32_t value, int32_t other) {
   return static_cast<int32_t>(out_.slots.size()) - 1;
 }
 
-void Lowering::add_form(int32_t value, const Desc& desc, int32_t slot) { state(value).forms.push_back({desc, slot}); }
+void Lowering::add_form(int32_t value, const Desc& desc, int32_t slot) {
+  state(value).forms.push_back({desc, slot, is_float(value) && desc == plain_desc(facts(value).shape)});
+}
 
 int32_t Lowering::define(int32_t value, const Desc& desc) {
   const int32_t slot = new_slot(value, desc.get_size(), PlanSlot::Kind::Arena);
@@ -332,6 +339,9 @@ int32_t Lowering::request(int32_t value, const Desc& desc) {
 }
 
 int32_t Lowering::request_plain(int32_t value) {
+  for (const Form& form : state(value).forms) {
+    if (form.is_plain) return form.slot;
+  }
   if (facts(value).is_static) {
     if (!state(value).forms.empty() &&
         (!is_float(value) || state(value).forms.front().desc == plain_desc(facts(value).shape))) {
@@ -345,7 +355,7 @@ int32_t Lowering::request_plain(int32_t value) {
       slot = new_slot(value, 0, PlanSlot::Kind::Constant);
       out_.slots[static_cast<size_t>(slot)].value = facts(value).constant;
     }
-    state(value).forms.insert(state(value).forms.begin(), {desc, slot});
+    state(value).forms.insert(state(value).forms.begin(), {desc, slot, is_float(value)});
     return slot;
   }
   if (is_float(value)) return request(value, plain_desc(facts(value).shape));

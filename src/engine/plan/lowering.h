@@ -105,6 +105,7 @@ class Lowering {
   struct Form {
     Desc desc;  ///< Float32 values; others are always row-major
     int32_t slot = -1;
+    bool is_plain = false;  ///< `desc` is that of row-major floats
   };
   /// int32, in the order of the value's elements, under its shape or one with finer axes: which element of the source
   /// each one is, counted from 1; 0: it is zero. Where it is a view of `countings_`, its strides say the same.

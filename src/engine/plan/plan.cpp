@@ -163,6 +163,7 @@ void add_ops(PlanGraph& graph, const Program& program, const std::vector<bool>& 
   for (const Hooks::Entry& entry : hooks.all()) {
     hooked_step.push_back(entry.edge.node.empty() ? -1 : program.find_step(entry.edge.node));
   }
+  graph.ops.reserve(static_cast<size_t>(std::ranges::count(step_is_static, false)) + hooks.all().size());
   size_t position = 0;
   const auto show = [&](int32_t from, size_t hook, int32_t seen) {
     PlanOp op;

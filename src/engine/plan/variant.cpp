@@ -78,6 +78,7 @@ bool VariantIds::same_as(const VariantIds& other) const {
 
 PlanGraph varied(const Traced& traced, const Program& program, const VariantIds& variant) {
   PlanGraph graph = traced.graph;
+  if (variant.empty()) return graph;
   std::vector<bool> changed(graph.values.size());
   const auto change = [&](int32_t id, const Value& value) {
     ValueFacts other = graph.facts(id);
