@@ -25,6 +25,7 @@ namespace fs = std::filesystem;
 
 const fs::path kModels = KAON_MODELS;
 const fs::path kData = kModels / ".." / "data";
+constexpr double kMostMib = 1024;
 
 /// ImageNetRaw: as it was trained without scaling.
 enum class Pictures { Cifar, ImageNet, ImageNetRaw };
@@ -214,7 +215,6 @@ std::pair<double, double> statistics_pass(const fs::path& path) {
 }
 
 const bool kAdded = add([](Cases& cases) {
-  constexpr double kMostMib = 1024;
   const auto row = [&](const std::string& name, const char* beside, const char* unit,
                        std::function<std::pair<double, double>()> measure) {
     cases.push_back({.name = name, .peer_name = beside, .unit = unit, .prepare = [measure = std::move(measure)] {

@@ -60,7 +60,7 @@ void round_at_once(const AlgorithmInput& input, std::span<GridWeight> weights, c
 /// The rows that make of the quantized network's inputs most nearly what `exact` makes of the float network's:
 /// W·(C + d)·(G + d)⁻¹, drawn towards W by the damping d.
 Matrix best_rows(const Matrix& exact, Matrix gram, Matrix cross, const std::string& what) {
-  constexpr double kDamping = 0.1;
+  constexpr double kDamping = 0.02;
   double mean = 0;
   for (int64_t i = 0; i < gram.rows; ++i) mean += gram(i, i) / static_cast<double>(gram.rows);
   if (mean <= 0) return exact;
