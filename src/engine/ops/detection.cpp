@@ -4,6 +4,7 @@
 #include <limits>
 #include <map>
 #include <numeric>
+#include <span>
 
 #include "engine/arith.h"
 #include "engine/memory_guard.h"
@@ -170,14 +171,15 @@ struct AxisSamples {
     for (at::Tensor& one : weight) one = at::empty({regions, samples}, at::kFloat);
   }
 
-  void set(int64_t region, float start, float bin, int64_t per_bin, int64_t size) {
+  /// `first`: the bin that the samples begin with.
+  void set(int64_t region, float start, float bin, int64_t first, int64_t per_bin, int64_t size) {
     const int64_t count = index[0].size(1);
     auto* const low = index[0].data_ptr<int64_t>() + region * count;
     auto* const high = index[1].data_ptr<int64_t>() + region * count;
     auto* const of_low = weight[0].data_ptr<float>() + region * count;
     auto* const of_high = weight[1].data_ptr<float>() + region * count;
     for (int64_t i = 0; i < count; ++i) {
-      const auto before = static_cast<float>(i / per_bin), sample = static_cast<float>(i % per_bin);
+      const auto before = static_cast<float>(first + i / per_bin), sample = static_cast<float>(i % per_bin);
       const float at = start + before * bin + (sample + 0.5F) * bin / static_cast<float>(per_bin);
       const bool inside = at >= -1 && at <= static_cast<float>(size);
       const float near = inside ? std::clamp(at, 0.0F, static_cast<float>(size - 1)) : 0;
@@ -225,22 +227,22 @@ struct BinSamples {
   }
 };
 
-/// [regions, channels, height, width] of regions whose bins are sampled alike; `pixels` is [channels, all pixels].
-at::Tensor align_regions(const at::Tensor& x, const at::Tensor& pixels, const std::vector<Region>& regions,
-                         const BinSamples& bin, const RoiAlignAttributes& attributes) {
+/// Rows of bins.
+struct BinRows {
+  int64_t first, count;
+};
+
+/// [regions, channels, rows, width] of regions whose bins are sampled alike; `pixels` is [channels, all pixels].
+at::Tensor align_rows(const at::Tensor& x, const at::Tensor& pixels, std::span<const Region> regions,
+                      const BinSamples& bin, const BinRows& part, const RoiAlignAttributes& attributes) {
   const int64_t count = std::ssize(regions), channels = x.size(1);
-  if (bin.down < 1 || bin.across < 1) {
-    return at::zeros({count, channels, attributes.height, attributes.width}, x.options());
-  }
-  const int64_t down = attributes.height * bin.down, across = attributes.width * bin.across;
-  require_room({{channels, count, down, across}});
-  AxisSamples rows(count, down), columns(count, across);
+  AxisSamples rows(count, part.count * bin.down), columns(count, attributes.width * bin.across);
   at::Tensor images = at::empty({count, 1}, at::kLong);
   for (int64_t i = 0; i < count; ++i) {
     const Region& region = regions[static_cast<size_t>(i)];
     images.data_ptr<int64_t>()[i] = region.image;
-    rows.set(i, region.top, region.bin_height, bin.down, x.size(2));
-    columns.set(i, region.left, region.bin_width, bin.across, x.size(3));
+    rows.set(i, region.top, region.bin_height, part.first, bin.down, x.size(2));
+    columns.set(i, region.left, region.bin_width, 0, bin.across, x.size(3));
   }
   at::Tensor sampled;
   for (size_t corner = 0; corner < 4; ++corner) {
@@ -256,9 +258,32 @@ at::Tensor align_regions(const at::Tensor& x, const at::Tensor& pixels, const st
       sampled = attributes.average ? sampled + part : at::maximum(sampled, part);
     }
   }
-  const at::Tensor apart =
-      sampled.reshape({channels, count, attributes.height, bin.down, attributes.width, bin.across});
+  const at::Tensor apart = sampled.reshape({channels, count, part.count, bin.down, attributes.width, bin.across});
   return (attributes.average ? apart.mean(at::IntArrayRef{3, 5}) : apart.amax({3, 5})).transpose(0, 1);
+}
+
+/// [regions, channels, height, width], in pieces that stay in the cache.
+at::Tensor align_regions(const at::Tensor& x, const at::Tensor& pixels, std::span<const Region> regions,
+                         const BinSamples& bin, const RoiAlignAttributes& attributes) {
+  constexpr int64_t kPiece = int64_t{1} << 16;  // samples of all channels
+  const int64_t count = std::ssize(regions), channels = x.size(1);
+  if (bin.down < 1 || bin.across < 1) {
+    return at::zeros({count, channels, attributes.height, attributes.width}, x.options());
+  }
+  const int64_t row = attributes.width * bin.down * bin.across * std::max<int64_t>(channels, 1);
+  const int64_t rows = std::clamp<int64_t>(kPiece / row, 1, attributes.height);
+  const int64_t at_once = std::max<int64_t>(kPiece / (row * attributes.height), 1);
+  std::vector<at::Tensor> pieces;
+  for (int64_t first = 0; first < count; first += at_once) {
+    const auto some =
+        regions.subspan(static_cast<size_t>(first), static_cast<size_t>(std::min(at_once, count - first)));
+    std::vector<at::Tensor> parts;
+    for (int64_t top = 0; top < attributes.height; top += rows) {
+      parts.push_back(align_rows(x, pixels, some, bin, {top, std::min(rows, attributes.height - top)}, attributes));
+    }
+    pieces.push_back(parts.size() == 1 ? parts.front() : at::cat(parts, 2));
+  }
+  return at::cat(pieces);
 }
 
 at::Tensor roi_align(const at::Tensor& x, const std::vector<std::vector<float>>& rois,
@@ -278,6 +303,7 @@ at::Tensor roi_align(const at::Tensor& x, const std::vector<std::vector<float>>&
     groups[bin].first.push_back(region);
     groups[bin].second.push_back(static_cast<int64_t>(i));
   }
+  require_room({{std::ssize(rois), x.size(1), attributes.height, attributes.width}});
   const at::Tensor pixels = x.transpose(0, 1).reshape({x.size(1), -1});
   std::vector<at::Tensor> parts;
   std::vector<int64_t> places(rois.size());  // of each region among those of all groups
