@@ -142,16 +142,14 @@ void Replay::run(const ReplaySource& source, const Variant& base, std::span<cons
 
   for (const Traced* key : order) {
     Group& group = groups.at(key);
-    PlanGraph fused_base = varied(*group.traced, program, base_ids);
-    fuse(fused_base);
+    const PlanGraph fused_base = plans.fused(*group.traced, base_ids);
     const std::vector<bool> cuttable = plans.make_part(fused_base, {})->cuttable();
     std::vector<Ready> ready;
     for (size_t i = 0; i < variants.size(); ++i) {
       const Stopwatch watch;
       Ready& one = ready.emplace_back();
       one.number = i;
-      one.fused = varied(*group.traced, program, ids[i]);
-      fuse(one.fused);
+      one.fused = plans.fused(*group.traced, ids[i]);
       one.cut = std::min(shared_ops(fused_base, one.fused), cuttable.empty() ? 0 : cuttable.size() - 1);
       while (one.cut > 0 && !cuttable[one.cut]) --one.cut;
       cost_.shared += one.cut > 0 ? 1 : 0;

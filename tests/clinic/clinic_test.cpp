@@ -104,7 +104,15 @@ TEST(Clinic, ReadsTheQuantizersOfAFile) {
   const TensorMap inputs = patient.data->read(0, 32).inputs;
   // With them on it computes what the file does, with them off what the float model does with rounded weights.
   const std::vector<float> expected = Engine(file).run(inputs)[0].to_float();
-  EXPECT_EQ(Engine(simulate(*read)).run(inputs)[0].to_float(), expected);
+  const std::vector<float> simulated = Engine(simulate(*read)).run(inputs)[0].to_float();
+  // A file sums integers; what then lies between two codes may go the other way: up to two samples of 32.
+  const float step = read->quantizers.back().params.scale.at(0);
+  int64_t differ = 0;
+  for (size_t i = 0; i < expected.size(); ++i) {
+    differ += simulated[i] == expected[i] ? 0 : 1;
+    EXPECT_NEAR(simulated[i], expected[i], 1.01F * step);
+  }
+  EXPECT_LE(differ, std::ssize(expected) / 16);
   QuantizedModel weights = made;
   for (Quantizer& one : weights.quantizers) one.enabled = !one.is_activation();
   const std::vector<float> exact = Engine(simulate(weights)).run(inputs)[0].to_float();

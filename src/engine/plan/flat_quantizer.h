@@ -20,6 +20,7 @@ class FlatQuantizer {
   /// step.
   struct Grid {
     float step, low, high;
+    bool operator==(const Grid&) const = default;
   };
   std::optional<Grid> grid() const;
   bool operator==(const FlatQuantizer& other) const;

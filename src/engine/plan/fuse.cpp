@@ -133,6 +133,7 @@ class Fuser {
 
   void take(size_t into, std::initializer_list<size_t> taken, int32_t output, const std::vector<PostOp>& post) {
     PlanOp& op = graph_.ops[into];
+    op.grid.reset();
     for (const size_t i : taken) {
       gone_[i] = true;
       op.position = std::max(op.position, graph_.ops[i].position);
@@ -322,6 +323,7 @@ class Fuser {
     }
     take(index, {reader}, graph_.ops[reader].outputs[0], {{algorithm::eltwise_round, 0, 0}, {clip, low, high}});
     absorb_linear(index, grid.step, 0);
+    op.grid = grid;
     return true;
   }
 

@@ -65,7 +65,23 @@ std::pair<at::Tensor, at::Tensor> PackedWeights::fold(const at::Tensor& weights,
   return folded;
 }
 
+at::Tensor PackedWeights::codes(const at::Tensor& weights, const at::Tensor& scales) {
+  const auto [first, last] = coded_.equal_range(weights.data_ptr());
+  for (auto it = first; it != last; ++it) {
+    if (at::equal(it->second.scales, scales)) return it->second.codes;
+  }
+  std::vector<int64_t> along_outputs(static_cast<size_t>(weights.dim()), 1);
+  along_outputs[0] = -1;
+  const at::Tensor steps = scales.reshape(along_outputs);
+  const at::Tensor whole = (weights / steps).round().clamp(-128, 127);
+  const bool are_codes = at::equal(whole * steps, weights);
+  const at::Tensor codes = are_codes ? whole.to(at::kChar).contiguous() : at::Tensor();
+  coded_.emplace(weights.data_ptr(), Coded{weights, scales, codes});
+  return codes;
+}
+
 void PackedWeights::drop_unused() {
+  std::erase_if(coded_, [](const auto& entry) { return entry.second.source.use_count() == 1; });
   std::erase_if(folded_, [](const auto& entry) { return entry.second.source.use_count() == 1; });
   std::erase_if(packed_, [](const auto& entry) { return entry.second.source.use_count() == 1; });
 }
@@ -218,6 +234,7 @@ const std::map<std::string, Lowering::Rule, std::less<>>& Lowering::rules() {
 void Lowering::lower(const PlanOp& op) {
   if (op.is_watcher()) return lower_watcher(op);
   if (op.hook >= 0) return lower_hook(op);
+  if (op.codes) return lower_codes(op);
   const auto is_empty = [&](int32_t id) { return id >= 0 && element_count(facts(id).shape) == 0; };
   if (std::ranges::any_of(op.outputs, is_empty)) return lower_aten(op, op.outputs);
   if (op.quantizer) return lower_add_quantize(op);

@@ -36,6 +36,8 @@ class PackedWeights {
   /// Weights and bias (which may be undefined) of a convolution with a batch norm in them: w·scale, b·scale + shift.
   std::pair<at::Tensor, at::Tensor> fold(const at::Tensor& weights, const at::Tensor& bias, const at::Tensor& scale,
                                          const at::Tensor& shift);
+  /// The int8 codes of weights that are codes times `scales`, one for each output; undefined where they are not.
+  at::Tensor codes(const at::Tensor& weights, const at::Tensor& scales);
   /// Forgets what was made of tensors that nobody else holds any more.
   void drop_unused();
 
@@ -49,8 +51,12 @@ class PackedWeights {
     at::Tensor source, bias, scale, shift;
     std::pair<at::Tensor, at::Tensor> folded;
   };
+  struct Coded {
+    at::Tensor source, scales, codes;
+  };
   std::unordered_multimap<const void*, Packed> packed_;
   std::unordered_multimap<const void*, Folded> folded_;
+  std::unordered_multimap<const void*, Coded> coded_;
 };
 
 /// A value that is alive between two parts of a plan.
@@ -205,6 +211,7 @@ class Lowering {
   void lower_aten(const PlanOp& op, const std::vector<int32_t>& outputs);
   bool lower_fake_quantize(const PlanOp& op);
   void lower_add_quantize(const PlanOp& op);
+  void lower_codes(const PlanOp& op);
   void emit_quantize(QuantizeAction::Steps steps, const Desc& desc, int32_t in, int32_t out);
   void lower_hook(const PlanOp& op);
   void lower_watcher(const PlanOp& op);

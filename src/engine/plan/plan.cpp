@@ -7,6 +7,7 @@
 
 #include "base/parallel_backend.h"
 #include "engine/plan/batch.h"
+#include "engine/plan/codes.h"
 
 namespace kaon {
 
@@ -266,6 +267,7 @@ std::shared_ptr<const Traced> Plans::traced(std::vector<Value> table, const Hook
   made->graph.is_output.resize(made->graph.values.size());
   add_ops(made->graph, *program_, trace.step_is_static, hooks);
   join_quantize_pairs(made->graph);
+  reserve_codes(made->graph);
   made->step_is_static = std::move(trace.step_is_static);
   return made;
 }
@@ -332,6 +334,13 @@ Lowering::HookCalls Plans::hook_calls() {
   return calls;
 }
 
+PlanGraph Plans::fused(const Traced& traced, const VariantIds& variant) {
+  PlanGraph graph = varied(traced, *program_, variant);
+  fuse(graph);
+  use_codes(graph, *program_, packed_);
+  return graph;
+}
+
 std::unique_ptr<Plan> Plans::make_part(PlanGraph fused, const PlanPart& part) {
   packed_.drop_unused();
   return std::make_unique<Plan>(Lowering(*program_, std::move(fused), packed_, hook_calls()).run(part));
@@ -343,9 +352,7 @@ Plan& Plans::plan_of(Entry& entry, const VariantIds& variant) {
     entry.plans.splice(entry.plans.begin(), entry.plans, known);
     return *entry.plans.front().second;
   }
-  PlanGraph graph = varied(*entry.traced, *program_, variant);
-  fuse(graph);
-  entry.plans.emplace_front(variant, make_part(std::move(graph), {}));
+  entry.plans.emplace_front(variant, make_part(fused(*entry.traced, variant), {}));
   if (entry.plans.size() > kVariantsKept) entry.plans.pop_back();
   return *entry.plans.front().second;
 }

@@ -59,6 +59,8 @@ class Plans {
     int64_t first = 0;  ///< sample
   };
   std::vector<Slice> slices(const std::vector<Value>& table);
+  /// The graph of a variant, ready to be lowered.
+  PlanGraph fused(const Traced& traced, const VariantIds& variant);
   /// The plan of a part of a fused graph.
   std::unique_ptr<Plan> make_part(PlanGraph fused, const PlanPart& part);
 

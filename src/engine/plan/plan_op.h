@@ -14,6 +14,8 @@
 
 namespace kaon {
 
+struct CodesOp;
+
 /// Work that a convolution or matrix product does on its result before storing it.
 struct PostOp {
   dnnl::algorithm algorithm = dnnl::algorithm::undef;  ///< an eltwise or a binary algorithm
@@ -37,6 +39,10 @@ struct PlanOp {
   int32_t fold_shift = -1;
   /// A FakeQuantize that ends an addition (and what `post` says).
   std::shared_ptr<const FlatQuantizer> quantizer;
+  /// Of a convolution: the FakeQuantize that its post-ops end with.
+  std::optional<FlatQuantizer::Grid> grid;
+  /// Work on codes, which is all that is to be done.
+  std::shared_ptr<const CodesOp> codes;
 
   /// The values it reads, operands of post-ops included, each once.
   std::vector<int32_t> reads() const;
@@ -55,6 +61,7 @@ struct PlanGraph {
   // Owners of facts: the trace's, those that were added since, and TraceShared, which outlives all.
   std::shared_ptr<const std::deque<ValueFacts>> traced;
   std::vector<std::shared_ptr<const ValueFacts>> added;
+  int32_t first_codes = -1;  ///< the codes of value i would be value first_codes + i; -1: none has any
 
   const ValueFacts& facts(int32_t id) const {
     static const ValueFacts kNothing;

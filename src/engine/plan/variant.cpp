@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <numeric>
 
+#include "engine/plan/codes.h"
+
 namespace kaon {
 
 namespace {
@@ -40,6 +42,8 @@ bool same_op(const PlanGraph& a, const PlanOp& left, const PlanGraph& b, const P
   }
   if (!same_value(a, left.fold_scale, b, right.fold_scale)) return false;
   if (!same_value(a, left.fold_shift, b, right.fold_shift)) return false;
+  if ((left.codes == nullptr) != (right.codes == nullptr)) return false;
+  if (left.codes != nullptr && !left.codes->same_grids(*right.codes)) return false;
   if ((left.quantizer == nullptr) != (right.quantizer == nullptr)) return false;
   return left.quantizer == nullptr || *left.quantizer == *right.quantizer;
 }
