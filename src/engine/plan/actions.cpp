@@ -190,7 +190,7 @@ BinaryAction::BinaryAction(BinaryKind kind, int32_t a, const Shape& a_shape, int
     : kind_(kind), a_(a), b_(b), out_(out) {
   const size_t rank = out_shape.size();
   const auto strides_of = [&](const Shape& shape) {
-    std::vector<int64_t> strides(rank, 0);
+    at::DimVector strides(rank, 0);
     int64_t stride = 1;
     for (size_t i = shape.size(); i-- > 0;) {
       if (shape[i] != 1) strides[i + rank - shape.size()] = stride;
@@ -198,8 +198,8 @@ BinaryAction::BinaryAction(BinaryKind kind, int32_t a, const Shape& a_shape, int
     }
     return strides;
   };
-  const std::vector<int64_t> a_strides = strides_of(a_shape);
-  const std::vector<int64_t> b_strides = strides_of(b_shape);
+  const at::DimVector a_strides = strides_of(a_shape);
+  const at::DimVector b_strides = strides_of(b_shape);
   for (size_t i = 0; i < rank; ++i) {
     if (out_shape[i] == 1) continue;
     const bool merges = !dims_.empty() && a_strides_.back() == a_strides[i] * out_shape[i] &&

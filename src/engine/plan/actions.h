@@ -64,7 +64,7 @@ class BinaryAction : public Action {
   BinaryKind kind_;
   int32_t a_, b_, out_;
   // Axes from outside in, neighbours merged where both operands step alike.
-  std::vector<int64_t> dims_, a_strides_, b_strides_;
+  at::DimVector dims_, a_strides_, b_strides_;
 };
 
 enum class UnaryKind { Neg, Sqrt, Reciprocal, Square, Abs, Floor, Ceil };

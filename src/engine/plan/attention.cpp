@@ -173,9 +173,9 @@ void AttentionAction::attend(Runtime& runtime, int64_t sample, int64_t head, int
     if (mask_.slot >= 0 && seen > 0) {
       const int64_t at = sample * mask_.sample + head * mask_.head + (first + i) * mask_.query;
       if (mask_.flags) {
-        const bool* flags = runtime.at<const bool>(mask_.slot) + at;
+        const auto* flags = runtime.at<const uint8_t>(mask_.slot) + at;
         for (int64_t k = 0; k < seen; ++k) {
-          if (!flags[k * mask_.key]) row[k] = -std::numeric_limits<float>::infinity();
+          if (flags[k * mask_.key] == 0) row[k] = -std::numeric_limits<float>::infinity();
         }
       } else {
         const float* added = runtime.at<const float>(mask_.slot) + at;

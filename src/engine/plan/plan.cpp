@@ -43,8 +43,6 @@ Plan::Plan(Lowered lowered) : lowered_(std::move(lowered)), stream_(dnnl_cpu()),
   for (size_t i = 0; i < count; ++i) {
     PlanSlot& slot = lowered_.slots[i];
     const auto root = static_cast<size_t>(slot.root);
-    runtime_.shapes.push_back(slot.shape);
-    runtime_.types.push_back(slot.type);
     if (slot.kind == PlanSlot::Kind::External) {
       if (root != i) runtime_.aliases[root].push_back(static_cast<int32_t>(i));
       const int64_t last = lowered_.slots[root].last;
@@ -59,6 +57,8 @@ Plan::Plan(Lowered lowered) : lowered_(std::move(lowered)), stream_(dnnl_cpu()),
         runtime_.values[i] = {at::from_blob(runtime_.pointers[i], slot.shape, carrier(slot.type)), slot.type};
       }
     }
+    runtime_.types.push_back(slot.type);
+    runtime_.shapes.push_back(std::move(slot.shape));
   }
   for (const auto& action : lowered_.actions) action->bind(runtime_);
 }

@@ -1,6 +1,5 @@
 #pragma once
 #include <span>
-#include <vector>
 
 #include "engine/plan/runtime.h"
 
@@ -18,7 +17,7 @@ class StridedCopyAction : public Action {
   int32_t in_, out_;
   int64_t offset_;
   // From outside in, at least two; neighbours are merged where one stride serves both.
-  std::vector<int64_t> dims_, strides_;
+  at::DimVector dims_, strides_;
 };
 
 }  // namespace kaon
