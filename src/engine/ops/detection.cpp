@@ -288,7 +288,7 @@ at::Tensor align_regions(const at::Tensor& x, const at::Tensor& pixels, std::spa
 
 at::Tensor roi_align(const at::Tensor& x, const std::vector<std::vector<float>>& rois,
                      const std::vector<int64_t>& images, const RoiAlignAttributes& attributes) {
-  constexpr int64_t kMostSamples = int64_t{1} << 26;  // of a channel: 80,000 regions of 14 x 14 bins of 4
+  constexpr int64_t kMostSamples = int64_t{1} << 24;  // of a channel: 20,000 regions of 14 x 14 bins of 4
   std::map<BinSamples, std::pair<std::vector<Region>, std::vector<int64_t>>> groups;
   int64_t samples = 0;
   for (size_t i = 0; i < rois.size(); ++i) {
