@@ -73,7 +73,7 @@ INSTANTIATE_TEST_SUITE_P(
                       Expected{"phi3_long", 4, 1}, Expected{"gpt2", 3, 1},  // what a Gelu makes takes no factors
                       Expected{"opt_narrow", 2, 2},  // norms whose output goes on elsewhere; a narrow head
                       Expected{"bert", 1, 0}),
-    [](const auto& info) { return info.param.folder; });
+    [](const auto& one) { return one.param.folder; });
 
 }  // namespace
 }  // namespace kaon

@@ -109,9 +109,9 @@ INSTANTIATE_TEST_SUITE_P(All, RealModels,
                                            Case{kOcr, images(127.5, 127.5, {48, 160}), "smooth_quant", 1},
                                            Case{"stories260K/model.onnx", stories(), "smooth_quant", 10},
                                            Case{"stories260K/model.onnx", stories(), "awq", 10}),
-                         [](const auto& info) {
-                           std::string name = std::string(info.param.file) + "_" + info.param.algorithm;
-                           if (info.param.absorb) name += "_absorb";
+                         [](const auto& one) {
+                           std::string name = std::string(one.param.file) + "_" + one.param.algorithm;
+                           if (one.param.absorb) name += "_absorb";
                            for (char& letter : name)
                              letter = std::isalnum(static_cast<unsigned char>(letter)) != 0 ? letter : '_';
                            return name;
