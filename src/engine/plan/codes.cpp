@@ -165,8 +165,8 @@ class CodesUser {
       one = {algorithm::eltwise_linear, *number, 0};
     }
     if (out != nullptr) {
-      // … round, clip, times step: codes are what is there before the last. Storing them rounds and clips, too.
-      post.pop_back();
+      // … round, clip, times step unless that is 1: codes are what is there before. Storing them rounds and clips, too.
+      if (post.back().algorithm == algorithm::eltwise_linear) post.pop_back();
       const PostOp clip = post.back();
       post.resize(post.size() - 2);
       if (out->low != 0) post.push_back({algorithm::eltwise_round, 0, 0});

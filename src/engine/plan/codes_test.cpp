@@ -63,7 +63,7 @@ Model network(const Shape& input) {
   const std::vector<Attribute> depthwise{
       ints("pads", {1, 1, 1, 1}), ints("strides", {2, 2}), {"group", int64_t{16}, {}}};
   const std::string b = file.quantize(file.conv(a, {16, 1, 3, 3}, depthwise), 0.25F, int8_t{-3});
-  const std::string c = file.quantize(file.conv(b, {16, 16, 1, 1}, {}), 2.0F, uint8_t{100});
+  const std::string c = file.quantize(file.conv(b, {16, 16, 1, 1}, {}), 1.0F, uint8_t{100});
   const std::string sum = file.quantize(file.op("Relu", {file.op("Add", {b, c})}), 0.5F, uint8_t{3});
   const std::string clipped =
       file.op("Clip", {file.conv(sum, {20, 16, 3, 3}, {ints("pads", {0, 1, 2, 0})}),
