@@ -137,8 +137,15 @@ Lowered Lowering::run(const PlanPart& part) {
   }
   for (const int32_t id : graph_.outputs) {
     const int32_t slot = request_tensor(id);
+    PlanSlot& root = out_.slots[static_cast<size_t>(out_.slots[static_cast<size_t>(slot)].root)];
+    // Large outputs that one action makes and none reads need no copy for the caller.
+    constexpr size_t kLarge = 1 << 20;
+    const size_t bytes =
+        static_cast<size_t>(element_count(facts(id).shape)) * c10::elementSize(carrier(facts(id).type));
+    root.is_result = root.kind == PlanSlot::Kind::Arena && root.first >= 0 && root.first == root.last &&
+                     root.bytes == bytes && bytes >= kLarge;
     touch(slot);
-    out_.slots[static_cast<size_t>(out_.slots[static_cast<size_t>(slot)].root)].last = INT64_MAX;
+    root.last = INT64_MAX;
     out_.outputs.push_back(slot);
   }
   return std::move(out_);

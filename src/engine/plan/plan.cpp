@@ -53,14 +53,33 @@ Plan::Plan(Lowered lowered) : lowered_(std::move(lowered)), stream_(dnnl_cpu()),
       runtime_.values[i] = slot.value;
     } else {
       runtime_.pointers[i] = runtime_.pointers[root];
-      if (slot.is_tensor) {
+      if (slot.is_tensor && !lowered_.slots[root].is_result) {
         runtime_.values[i] = {at::from_blob(runtime_.pointers[i], slot.shape, carrier(slot.type)), slot.type};
       }
     }
     runtime_.types.push_back(slot.type);
     runtime_.shapes.push_back(std::move(slot.shape));
   }
+  for (const int32_t output : lowered_.outputs) {
+    const int32_t root = lowered_.slots[static_cast<size_t>(output)].root;
+    if (!lowered_.slots[static_cast<size_t>(root)].is_result) continue;
+    Result& result = results_.emplace_back();
+    result.output = output;
+    for (size_t i = 0; i < count; ++i) {
+      if (lowered_.slots[i].root == root) result.slots.push_back(static_cast<int32_t>(i));
+    }
+  }
   for (const auto& action : lowered_.actions) action->bind(runtime_);
+}
+
+void Plan::renew_results() {
+  for (const Result& result : results_) {
+    const auto output = static_cast<size_t>(result.output);
+    const DType type = runtime_.types[output];
+    const at::Tensor tensor = at::empty(runtime_.shapes[output], carrier(type));
+    runtime_.values[output] = {tensor, type};
+    for (const int32_t slot : result.slots) runtime_.pointers[static_cast<size_t>(slot)] = tensor.data_ptr();
+  }
 }
 
 /// Largest first, each at the lowest address that is free while it lives.
@@ -68,7 +87,8 @@ void Plan::place_slots() {
   std::vector<size_t> order;
   for (size_t i = 0; i < lowered_.slots.size(); ++i) {
     const PlanSlot& slot = lowered_.slots[i];
-    if (slot.kind == PlanSlot::Kind::Arena && slot.root == static_cast<int32_t>(i)) order.push_back(i);
+    const bool is_root = slot.root == static_cast<int32_t>(i);
+    if (slot.kind == PlanSlot::Kind::Arena && is_root && !slot.is_result) order.push_back(i);
   }
   std::stable_sort(order.begin(), order.end(),
                    [&](size_t a, size_t b) { return lowered_.slots[a].bytes > lowered_.slots[b].bytes; });
@@ -107,12 +127,14 @@ std::vector<Value> Plan::run(const std::vector<Value>& inputs) {
 }
 
 void Plan::start(const std::vector<Value>& inputs) {
+  renew_results();
   for (size_t i = 0; i < inputs.size(); ++i) {
     if (lowered_.inputs[i] >= 0) runtime_.set(lowered_.inputs[i], {inputs[i].tensor.contiguous(), inputs[i].type});
   }
 }
 
 void Plan::resume(const std::byte* live) {
+  renew_results();
   for (size_t i = 0; i < lowered_.live_in.size(); ++i) {
     const int32_t slot = lowered_.live_in[i];
     const LiveValue& one = lowered_.part_live[i];
@@ -136,13 +158,15 @@ void Plan::execute() {
   }
 }
 
-std::vector<Value> Plan::outputs() const {
+std::vector<Value> Plan::outputs() {
   std::vector<Value> outputs;
   for (const int32_t slot : lowered_.outputs) {
     const Value& value = runtime_.values[static_cast<size_t>(slot)];
-    const bool own = lowered_.slots[static_cast<size_t>(slot)].kind == PlanSlot::Kind::External;
+    const PlanSlot& root = lowered_.slots[static_cast<size_t>(lowered_.slots[static_cast<size_t>(slot)].root)];
+    const bool own = root.kind == PlanSlot::Kind::External || root.is_result;
     outputs.push_back({own ? value.tensor : value.tensor.clone(), value.type});
   }
+  for (const Result& result : results_) runtime_.values[static_cast<size_t>(result.output)] = {};
   return outputs;
 }
 

@@ -26,14 +26,22 @@ class Plan {
   /// `live` holds the values alive before the part, as the part before it saved them, until the part is executed.
   void resume(const std::byte* live);
   void execute();
-  std::vector<Value> outputs() const;
+  /// Once for each execution.
+  std::vector<Value> outputs();
   void save(std::byte* live) const;
   const std::vector<LiveValue>& live_out() const { return lowered_.live_out; }
   const std::vector<bool>& cuttable() const { return lowered_.cuttable; }
 
  private:
   void place_slots();
+  /// New memory for the outputs that the caller keeps.
+  void renew_results();
 
+  struct Result {
+    int32_t output;              ///< a slot
+    std::vector<int32_t> slots;  ///< those that share its memory
+  };
+  std::vector<Result> results_;
   Lowered lowered_;
   Runtime runtime_;
   dnnl::stream stream_;

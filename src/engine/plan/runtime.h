@@ -21,6 +21,7 @@ struct PlanSlot {
   int64_t last = -1;
   Value value;             ///< Constant
   bool is_tensor = false;  ///< Arena: Runtime::values holds a view of it
+  bool is_result = false;  ///< Arena, of a root: not in the arena, but new at every run, as the caller keeps it
   Shape shape;             ///< logical
   DType type = DType::Undefined;
 };
