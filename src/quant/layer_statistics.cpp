@@ -58,6 +58,11 @@ class Columns {
   /// Column i of `to`, from `at` on, is what `sample` has at position which[i].
   void copy(int64_t sample, std::span<const int64_t> which, FloatMatrix& to, int64_t at) const {
     const int64_t window = product_.kernel[0] * product_.kernel[1];
+    std::vector<int64_t> top, left;  // where the window of each position begins
+    for (size_t i = 0; i < which.size() && product_.convolution; ++i) {
+      top.push_back(which[i] / output_[1] * product_.strides[0] - begin_[0]);
+      left.push_back(which[i] % output_[1] * product_.strides[1] - begin_[1]);
+    }
     parallel_for(0, to.rows, std::max<int64_t>(1, 4096 / std::ssize(which)), [&](int64_t first, int64_t last) {
       for (int64_t row = first; row < last; ++row) {
         float* out = to.row(row).data() + at;
@@ -69,11 +74,11 @@ class Columns {
         }
         const int64_t tap = row % window;
         const float* plane = x_.data() + (sample * channels_ + row / window) * size_[0] * size_[1];
-        const int64_t down = tap / product_.kernel[1] * product_.dilations[0] - begin_[0];
-        const int64_t right = tap % product_.kernel[1] * product_.dilations[1] - begin_[1];
+        const int64_t down = tap / product_.kernel[1] * product_.dilations[0];
+        const int64_t right = tap % product_.kernel[1] * product_.dilations[1];
         for (size_t i = 0; i < which.size(); ++i) {
-          const int64_t y = which[i] / output_[1] * product_.strides[0] + down;
-          const int64_t z = which[i] % output_[1] * product_.strides[1] + right;
+          const int64_t y = top[i] + down;
+          const int64_t z = left[i] + right;
           const bool inside = y >= 0 && y < size_[0] && z >= 0 && z < size_[1];
           out[i] = inside ? plane[y * size_[1] + z] : 0.0F;
         }
@@ -127,6 +132,25 @@ void add_small(Matrix& gram, const float* a, const float* b, int64_t count, bool
       if (symmetric) gram(j, i) = gram(i, j);
     }
   }
+}
+
+constexpr size_t kLanes = 16;  ///< that a row of kColumns numbers is cut into, for the processor's sake
+
+double sum_of(std::span<const float> values) {
+  double part[kLanes] = {};
+  for (size_t i = 0; i < values.size(); i += kLanes) {
+    for (size_t l = 0; l < kLanes; ++l) part[l] += static_cast<double>(values[i + l]);
+  }
+  return std::accumulate(part, part + kLanes, 0.0);
+}
+
+float largest_of(std::span<const float> values) {
+  float part[kLanes] = {};
+  for (size_t i = 0; i < values.size(); i += kLanes) {
+    for (size_t l = 0; l < kLanes; ++l)
+      part[l] = std::fabs(values[i + l]) > part[l] ? std::fabs(values[i + l]) : part[l];
+  }
+  return *std::max_element(part, part + kLanes);
 }
 
 bool is_input(const Graph& graph, const std::string& value) {
@@ -217,17 +241,11 @@ void InputSums::flush() {
   }
   parallel_for(0, columns_.rows, 64, [&](int64_t first, int64_t last) {
     for (int64_t row = first; row < last; ++row) {
-      double sum = 0;
-      float most = sums_.absmax[static_cast<size_t>(row)];
-      for (const float value : columns_.row(row)) {
-        sum += static_cast<double>(value);
-        most = std::max(most, std::fabs(value));
-      }
-      sums_.mean[static_cast<size_t>(row)] += sum;
-      sums_.absmax[static_cast<size_t>(row)] = most;
-      if (others_.rows == 0) continue;
-      for (const float value : others_.row(row))
-        sums_.other_mean[static_cast<size_t>(row)] += static_cast<double>(value);
+      const std::span<const float> values = columns_.row(row);
+      float& most = sums_.absmax[static_cast<size_t>(row)];
+      most = std::max(most, largest_of(values));
+      sums_.mean[static_cast<size_t>(row)] += sum_of(values);
+      if (others_.rows > 0) sums_.other_mean[static_cast<size_t>(row)] += sum_of(others_.row(row));
     }
   });
   if (product_.cols <= kSmall) {
