@@ -58,10 +58,17 @@ class Columns {
   /// Column i of `to`, from `at` on, is what `sample` has at position which[i].
   void copy(int64_t sample, std::span<const int64_t> which, FloatMatrix& to, int64_t at) const {
     const int64_t window = product_.kernel[0] * product_.kernel[1];
-    std::vector<int64_t> top, left;  // where the window of each position begins
-    for (size_t i = 0; i < which.size() && product_.convolution; ++i) {
-      top.push_back(which[i] / output_[1] * product_.strides[0] - begin_[0]);
-      left.push_back(which[i] % output_[1] * product_.strides[1] - begin_[1]);
+    // Where in a channel's plane each tap of the window finds each position; -1: beyond its edge.
+    std::vector<int64_t> places;
+    for (int64_t tap = 0; tap < window && product_.convolution; ++tap) {
+      const int64_t down = tap / product_.kernel[1] * product_.dilations[0] - begin_[0];
+      const int64_t right = tap % product_.kernel[1] * product_.dilations[1] - begin_[1];
+      for (const int64_t position : which) {
+        const int64_t y = position / output_[1] * product_.strides[0] + down;
+        const int64_t z = position % output_[1] * product_.strides[1] + right;
+        const bool inside = y >= 0 && y < size_[0] && z >= 0 && z < size_[1];
+        places.push_back(inside ? y * size_[1] + z : -1);
+      }
     }
     parallel_for(0, to.rows, std::max<int64_t>(1, 4096 / std::ssize(which)), [&](int64_t first, int64_t last) {
       for (int64_t row = first; row < last; ++row) {
@@ -72,16 +79,9 @@ class Columns {
           }
           continue;
         }
-        const int64_t tap = row % window;
         const float* plane = x_.data() + (sample * channels_ + row / window) * size_[0] * size_[1];
-        const int64_t down = tap / product_.kernel[1] * product_.dilations[0];
-        const int64_t right = tap % product_.kernel[1] * product_.dilations[1];
-        for (size_t i = 0; i < which.size(); ++i) {
-          const int64_t y = top[i] + down;
-          const int64_t z = left[i] + right;
-          const bool inside = y >= 0 && y < size_[0] && z >= 0 && z < size_[1];
-          out[i] = inside ? plane[y * size_[1] + z] : 0.0F;
-        }
+        const int64_t* place = places.data() + row % window * std::ssize(which);
+        for (size_t i = 0; i < which.size(); ++i) out[i] = place[i] < 0 ? 0.0F : plane[place[i]];
       }
     });
   }
