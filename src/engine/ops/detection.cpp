@@ -250,12 +250,12 @@ at::Tensor align_rows(const at::Tensor& x, const at::Tensor& pixels, std::span<c
     const at::Tensor line = (images * x.size(2) + rows.index[r]) * x.size(3);
     const at::Tensor pixel = (line.unsqueeze(2) + columns.index[c].unsqueeze(1)).reshape({1, -1}).to(x.device());
     const at::Tensor weight = (rows.weight[r].unsqueeze(2) * columns.weight[c].unsqueeze(1)).reshape({1, -1});
-    const at::Tensor part = pixels.gather(1, pixel.expand({channels, -1})) * weight.to(x.options());
+    const at::Tensor weighted = pixels.gather(1, pixel.expand({channels, -1})) * weight.to(x.options());
     // Maximum mode takes the largest of the weighted neighbours, not of the interpolated samples.
     if (!sampled.defined()) {
-      sampled = part;
+      sampled = weighted;
     } else {
-      sampled = attributes.average ? sampled + part : at::maximum(sampled, part);
+      sampled = attributes.average ? sampled + weighted : at::maximum(sampled, weighted);
     }
   }
   const at::Tensor apart = sampled.reshape({channels, count, part.count, bin.down, attributes.width, bin.across});

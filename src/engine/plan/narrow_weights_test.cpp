@@ -131,7 +131,7 @@ TEST_P(NarrowWeights, PackLikeWideOnes) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Types, NarrowWeights, testing::Values(DType::Float16, DType::BFloat16),
-                         [](const auto& info) { return std::string(name_of(info.param)); });
+                         [](const auto& one) { return std::string(name_of(one.param)); });
 
 }  // namespace
 }  // namespace kaon
