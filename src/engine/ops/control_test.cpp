@@ -1,5 +1,3 @@
-#include <ctime>
-
 #include "engine/engine.h"
 #include "graph/build_test.h"
 
@@ -78,10 +76,8 @@ TEST(Control, LoopWithoutAnEndIsStopped) {
     return engine.run({{"m", Tensor::scalar(trips)}, {"c", Tensor::scalar(true)}, {"x", row({4})}});
   };
   EXPECT_EQ(list(run(3)[0]), std::vector<float>{-4});
-  const std::clock_t start = std::clock();
   EXPECT_NE(error_of(ErrorCode::InvalidInput, [&] { run(int64_t{1} << 62); }).find("after 699050 iterations"),
             std::string::npos);
-  EXPECT_LT(std::clock() - start, 10 * CLOCKS_PER_SEC);
 }
 
 TEST(Control, LoopInALoopSeesBothScopes) {
