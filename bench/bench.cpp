@@ -11,6 +11,7 @@
 #include <fstream>
 #include <iostream>
 #include <nlohmann/json.hpp>
+#include <thread>
 #include <tuple>
 
 #include "base/atomic_file.h"
@@ -28,6 +29,7 @@ constexpr size_t kMinSamples = 7;
 constexpr size_t kMaxSamples = 101;
 constexpr double kBlockSeconds = 0.1;  // of runs in a row beside a peer in another process
 constexpr double kSpinSeconds = 0.01;
+constexpr std::chrono::milliseconds kRest{150};
 constexpr int kBlocks = 9;
 
 struct Timing {
@@ -82,16 +84,18 @@ Seconds alternate(const Work& work) {
   return seconds;
 }
 
-/// The same with a peer in another process, in blocks of runs. The first runs of a block are not counted: the other
-/// side's threads may still spin and the caches hold its data.
+/// The same with a peer in another process, in blocks of runs. Each block begins when the other side's threads have
+/// stopped spinning, and its first runs are not counted: the caches hold the other side's data.
 Seconds alternate_blocks(const Work& work) {
   const double once = std::max(seconds_of(work.kaon, 1), 1e-6);
   const int count = static_cast<int>(std::clamp(kBlockSeconds / once, 3.0, 100.0));
   const int skipped = static_cast<int>(std::clamp(kSpinSeconds / once, 1.0, 50.0));
   Seconds seconds;
   for (int block = 0; block < kBlocks; ++block) {
+    std::this_thread::sleep_for(kRest);
     for (int i = 0; i < skipped; ++i) work.kaon();
     for (int i = 0; i < count; ++i) seconds.kaon.push_back(seconds_of(work.kaon, 1));
+    std::this_thread::sleep_for(kRest);
     const std::vector<double> peer = work.remote_peer(skipped + count);
     seconds.peer.insert(seconds.peer.end(), peer.begin() + skipped, peer.end());
   }

@@ -39,12 +39,14 @@ class Waits {
       if (now >= until_) release();
     } else if (lost > kCrowded) {
       hold(now);
+    } else {
+      hold_for_ = kHoldFirst;
     }
   }
 
  private:
   static constexpr auto kLookEvery = std::chrono::milliseconds(50);
-  static constexpr auto kHoldFor = std::chrono::seconds(2);
+  static constexpr std::chrono::milliseconds kHoldFirst{100}, kHoldMost{2000};
   static constexpr double kCrowded = 0.2;  ///< seconds a second; neighbours that are less urgent take a hundredth
 
   /// That threads of this process wanted one, so far; 0 where the kernel does not say.
@@ -61,7 +63,8 @@ class Waits {
 
   void hold(Clock::time_point now) {
     const int threads = std::max(2, omp_get_num_procs() - thread_count() + 2);
-    until_ = now + kHoldFor;
+    until_ = now + hold_for_;
+    hold_for_ = std::min(2 * hold_for_, kHoldMost);
     idle_team_ = true;
     try {
       std::thread([this, threads] {
@@ -85,6 +88,7 @@ class Waits {
   std::mutex looking_;
   double waited_ = 0;
   Clock::time_point looked_, until_;
+  std::chrono::milliseconds hold_for_ = kHoldFirst;  ///< a neighbour that stays makes it longer
   std::mutex holding_;
   std::condition_variable released_;
   std::atomic<bool> idle_team_ = false;
