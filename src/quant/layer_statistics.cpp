@@ -144,15 +144,6 @@ double sum_of(std::span<const float> values) {
   return std::accumulate(part, part + kLanes, 0.0);
 }
 
-float largest_of(std::span<const float> values) {
-  float part[kLanes] = {};
-  for (size_t i = 0; i < values.size(); i += kLanes) {
-    for (size_t l = 0; l < kLanes; ++l)
-      part[l] = std::fabs(values[i + l]) > part[l] ? std::fabs(values[i + l]) : part[l];
-  }
-  return *std::max_element(part, part + kLanes);
-}
-
 bool is_input(const Graph& graph, const std::string& value) {
   return std::ranges::any_of(graph.inputs, [&](const ValueInfo& input) { return input.name == value; });
 }
@@ -170,10 +161,7 @@ void InputStatistics::add(const InputStatistics& other) {
   const double share =
       static_cast<double>(other.count) / static_cast<double>(std::max<int64_t>(1, count + other.count));
   for (size_t i = 0; i < other_mean.size(); ++i) other_mean[i] += (other.other_mean[i] - other_mean[i]) * share;
-  for (size_t i = 0; i < mean.size(); ++i) {
-    mean[i] += (other.mean[i] - mean[i]) * share;
-    absmax[i] = std::max(absmax[i], other.absmax[i]);
-  }
+  for (size_t i = 0; i < mean.size(); ++i) mean[i] += (other.mean[i] - mean[i]) * share;
   count += other.count;
 }
 
@@ -186,14 +174,13 @@ InputSums::InputSums(const LayerProduct& product, bool paired)
     others_ = columns_;
   }
   sums_.mean.resize(static_cast<size_t>(columns_.rows));
-  sums_.absmax.resize(static_cast<size_t>(columns_.rows));
   sums_.other_mean.resize(static_cast<size_t>(others_.rows));
 }
 
 void InputSums::add(const Tensor& x, int64_t first, const Tensor* other) {
   Columns columns(x, product_);
   Columns others(other == nullptr ? x : *other, product_);
-  const int64_t wanted = columns.positions() == 1 ? columns.samples() : kPositions;
+  const int64_t wanted = columns.positions() == 1 ? columns.samples() : most_positions(product_.cols);
   columns.join_rows();
   others.join_rows();
   for (int64_t sample = 0; sample < columns.samples(); ++sample) {
@@ -241,10 +228,7 @@ void InputSums::flush() {
   }
   parallel_for(0, columns_.rows, 64, [&](int64_t first, int64_t last) {
     for (int64_t row = first; row < last; ++row) {
-      const std::span<const float> values = columns_.row(row);
-      float& most = sums_.absmax[static_cast<size_t>(row)];
-      most = std::max(most, largest_of(values));
-      sums_.mean[static_cast<size_t>(row)] += sum_of(values);
+      sums_.mean[static_cast<size_t>(row)] += sum_of(columns_.row(row));
       if (others_.rows > 0) sums_.other_mean[static_cast<size_t>(row)] += sum_of(others_.row(row));
     }
   });

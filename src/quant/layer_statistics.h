@@ -1,4 +1,5 @@
 #pragma once
+#include <algorithm>
 #include <map>
 #include <memory>
 #include <string>
@@ -16,8 +17,7 @@ struct InputStatistics {
   std::vector<Matrix> cross;       ///< Σ y·xᵀ of every group, where there is another network
   std::vector<double> mean;        ///< of x, all groups one after the other
   std::vector<double> other_mean;  ///< of y
-  std::vector<float> absmax;
-  int64_t count = 0;  ///< columns that were seen
+  int64_t count = 0;               ///< columns that were seen
 
   void add(const InputStatistics& other);
 };
@@ -25,8 +25,9 @@ struct InputStatistics {
 /// Takes columns in, some hundreds at a time, so that sums do not depend on how samples are batched.
 class InputSums {
  public:
-  /// Of the positions that a sample has, at most this many are looked at: others of every sample, spread evenly.
-  static constexpr int64_t kPositions = 256;
+  /// Of the positions that a sample has, at most so many are looked at where a layer multiplies `cols` numbers at once:
+  /// others of every sample, spread evenly. What few numbers have to do with each other few positions tell.
+  static constexpr int64_t most_positions(int64_t cols) { return std::clamp<int64_t>(4 * cols, 32, 256); }
 
   explicit InputSums(const LayerProduct& product, bool paired = false);
 
