@@ -69,7 +69,7 @@ void count_row(const NgramOptions& options, const int64_t* row, int64_t length, 
   std::vector<int64_t> gram;
   for (size_t n = options.shortest; n <= std::min(options.longest, static_cast<size_t>(length)); ++n) {
     // A single element has nothing to skip.
-    const int64_t last_stride = n == 1 ? 1 : options.skips + 1;
+    const int64_t last_stride = n == 1 ? 1 : std::min(options.skips, length) + 1;
     for (int64_t stride = 1; stride <= last_stride; ++stride) {
       const int64_t span = stride * static_cast<int64_t>(n - 1);
       if (span >= length) break;
