@@ -163,6 +163,11 @@ TEST_F(Hostile, MoreThanTheMemoryHolds) {
   expect_says(refused(count, {longs({1}, {1})}), "[1073741825]");
 }
 
+TEST_F(Hostile, ACastOfNothing) {
+  Engine engine(make_model({make_node("Cast", {}, {"y"}, {{"to", int64_t{1}, {}}})}, {}, {}, {"y"}));
+  EXPECT_THROW(engine.run({}), Error);
+}
+
 TEST_F(Hostile, WorkWithoutEnd) {
   const Tensor image = counting({1, 1, 4, 4});
   SingleOp pool("MaxPool", 17);

@@ -224,7 +224,7 @@ void ProgramBuilder::find_widened_weights() {
   for (size_t i = 0; i < program_->steps_.size(); ++i) {
     const Node& node = graph_.nodes[i];
     Step& step = program_->steps_[i];
-    step.widens_weights = node.domain.empty() && node.op == "Cast" &&
+    step.widens_weights = node.domain.empty() && node.op == "Cast" && step.inputs.size() == 1 && step.inputs[0] >= 0 &&
                           node.get_int("to", 0) == static_cast<int64_t>(DType::Float32) &&
                           only_weight[static_cast<size_t>(step.outputs[0])];
   }

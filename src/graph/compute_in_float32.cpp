@@ -72,7 +72,8 @@ class Widening {
     std::vector<Node> nodes;
     bool others = std::ranges::any_of(graph.outputs, [&](const ValueInfo& output) { return output.name == value; });
     for (Node& node : graph.nodes) {
-      const bool looks_up = node.op == "Gather" && node.domain.empty() && node.inputs[0] == value;
+      const bool looks_up =
+          node.op == "Gather" && node.domain.empty() && !node.inputs.empty() && node.inputs[0] == value;
       if (!looks_up) {
         others = others || std::ranges::count(node.inputs, value) > 0 || !subgraphs(node).empty();
         nodes.push_back(std::move(node));

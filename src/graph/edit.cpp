@@ -106,7 +106,7 @@ void drop_unread_constants(Graph& graph) {
   {
     const Uses uses(graph);
     std::erase_if(graph.nodes, [&](const Node& node) {
-      return node.op == "Cast" && graph.find_initializer(node.inputs[0]) != nullptr &&
+      return node.op == "Cast" && node.inputs.size() == 1 && graph.find_initializer(node.inputs[0]) != nullptr &&
              uses.consumers(node.outputs[0]).empty() && !uses.is_output(node.outputs[0]);
     });
   }
