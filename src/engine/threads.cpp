@@ -8,6 +8,7 @@
 
 extern "C" {  // of the OpenMP library that libtorch uses
 void omp_set_num_threads(int count) noexcept;
+int omp_get_max_threads() noexcept;
 }
 
 namespace kaon {
@@ -24,6 +25,16 @@ void use_configured_threads() {
   // libtorch calls whichever BLAS is installed; OpenBLAS keeps a pool of its own.
   if (void* set = ::dlsym(RTLD_DEFAULT, "openblas_set_num_threads")) reinterpret_cast<void (*)(int)>(set)(wanted);
   current = wanted;
+}
+
+int ThreadScope::current() { return omp_get_max_threads(); }
+
+ThreadScope::ThreadScope(int count) : before_(current()), changed_(count != before_) {
+  if (changed_) omp_set_num_threads(count);
+}
+
+ThreadScope::~ThreadScope() {
+  if (changed_) omp_set_num_threads(before_);
 }
 
 }  // namespace kaon

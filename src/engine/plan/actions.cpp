@@ -138,6 +138,7 @@ void DnnlAction::run(Runtime& runtime) {
     argument.memory.set_data_handle(handle);
     argument.handle = handle;
   }
+  const ThreadScope scope(threads_);
   primitive_.execute(*runtime.stream, arguments_);
 }
 

@@ -9,13 +9,16 @@
 #include "engine/engine.h"
 #include "engine/op.h"
 #include "engine/plan/runtime.h"
+#include "engine/threads.h"
 
 namespace kaon {
 
 /// A oneDNN primitive and the slots of its arguments.
 class DnnlAction : public Action {
  public:
-  explicit DnnlAction(dnnl::primitive primitive) : primitive_(std::move(primitive)) { slots_.reserve(kUsualSlots); }
+  explicit DnnlAction(dnnl::primitive primitive) : primitive_(std::move(primitive)), threads_(ThreadScope::current()) {
+    slots_.reserve(kUsualSlots);
+  }
   void slot(int argument, const Desc& desc, int32_t slot) { slots_.push_back({argument, slot, desc, {}, nullptr}); }
   void fixed(int argument, const dnnl::memory& memory) { arguments_.emplace(argument, memory); }
   void bind(Runtime& runtime) override;
@@ -31,6 +34,7 @@ class DnnlAction : public Action {
     void* handle;
   };
   dnnl::primitive primitive_;
+  int threads_;  ///< that it was made for
   std::vector<Argument> slots_;
   std::unordered_map<int, dnnl::memory> arguments_;
 };

@@ -1,4 +1,6 @@
 // Convolutions and matrix products on oneDNN, with what was fused into them as post-ops.
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <string_view>
 
@@ -210,7 +212,7 @@ void Lowering::post_ops_apart(const PlanOp& op, int32_t value, bool folded) {
 
 std::shared_ptr<Described> Lowering::described(const Product& product, const Desc& destination, const PostPlan& posts,
                                                const std::function<dnnl::primitive_attr()>& attr) {
-  std::string key = product.key;
+  std::string key = fmt::format("{} {}", ThreadScope::current(), product.key);
   if (!product.open_rows) append(key, destination);
   key += posts.key;
   // An operand of a post-op has a number of rows.

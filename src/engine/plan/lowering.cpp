@@ -128,6 +128,7 @@ Lowered Lowering::run(const PlanPart& part) {
     std::erase_if(deferred_, [&](int32_t id) { return !state(id).forms.empty() || state(id).reads_left == 0; });
     out_.cuttable.push_back(deferred_.empty());
     const PlanOp& op = graph_.ops[i];
+    const ThreadScope scope(is_worth_threads(op) ? ThreadScope::current() : 1);
     lower(op);
     for (const int32_t id : reads[i]) --state(id).reads_left;
   }
@@ -149,6 +150,28 @@ Lowered Lowering::run(const PlanPart& part) {
     out_.outputs.push_back(slot);
   }
   return std::move(out_);
+}
+
+/// Whether a second thread is done before it costs more to wake than it helps. Work on codes has chosen its primitives
+/// already.
+bool Lowering::is_worth_threads(const PlanOp& op) const {
+  if (op.codes != nullptr) return true;
+  constexpr int64_t kWork = int64_t{1} << 20;
+  constexpr int64_t kProductsPerElement = 8;  // in the time that it takes to fetch one
+  int64_t elements = 0;
+  const auto count = [&](int32_t id) { return id < 0 ? 0 : element_count(facts(id).shape); };
+  for (const int32_t id : op.inputs) elements += count(id);
+  for (const int32_t id : op.outputs) elements += count(id);
+  int64_t products = 0;
+  if (op.inputs.size() > 1 && op.inputs[1] >= 0) {
+    const Shape& x = facts(op.inputs[0]).shape;
+    const Shape& weights = facts(op.inputs[1]).shape;
+    const int64_t of_one = weights.empty() ? 0 : count(op.inputs[1]) / std::max<int64_t>(weights[0], 1);
+    if (op.is("Conv")) products = count(op.outputs[0]) * of_one;
+    if (op.is("ConvTranspose")) products = count(op.inputs[0]) * of_one;
+    if ((op.is("MatMul") || op.is("Gemm")) && !x.empty()) products = count(op.outputs[0]) * x.back();
+  }
+  return products + kProductsPerElement * elements >= kWork;
 }
 
 void Lowering::bring_inputs() {

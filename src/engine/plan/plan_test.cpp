@@ -9,7 +9,9 @@
 #include <random>
 #include <sstream>
 
+#include "base/parallel.h"
 #include "engine/engine.h"
+#include "engine/threads.h"
 #include "graph/build_test.h"
 
 namespace kaon {
@@ -537,6 +539,24 @@ TEST(Plan, DividesByWhatAConvolutionGives) {
                                             net.constant(Tensor::of<float>({1}, std::vector<float>{3}))});
   const std::string whole = net.op("Cast", {three}, {{"to", int64_t{7}, {}}});
   net.check({net.op("Cast", {net.op("Div", {net.ints({7}), whole})}, {{"to", int64_t{1}, {}}})});
+}
+
+TEST(Plan, SmallStepsBetweenLargeOnesRunOnOneThread) {
+  const int before = thread_count();
+  set_thread_count(2);
+  Net net({1, 16, 48, 48});
+  const std::string large = net.op("Relu", {net.conv("x", 16, 32, 3)});
+  const std::string small = net.op("Relu", {net.conv(net.conv(large, 32, 4, 1, 8), 4, 4, 3)});
+  const std::string again = net.conv(net.conv(large, 32, 32, 3), 32, 4, 1, 8);
+  const std::string y = net.op("Add", {small, again});
+  net.check({y});
+  EXPECT_EQ(ThreadScope::current(), 2);
+  const TensorMap inputs = net.inputs();
+  Engine engine = net.engine({y});
+  const std::vector<float> with_two = engine.run(inputs)[0].to_float();
+  set_thread_count(1);
+  EXPECT_EQ(net.engine({y}).run(inputs)[0].to_float(), with_two);
+  set_thread_count(before);
 }
 
 TEST(Plan, MixingSamplesIsNotSliced) {
