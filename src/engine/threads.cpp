@@ -29,6 +29,12 @@ void use_configured_threads() {
 
 int ThreadScope::current() { return omp_get_max_threads(); }
 
+int ThreadScope::worth(int64_t products, int64_t elements) {
+  constexpr int64_t kWork = int64_t{1} << 20;
+  constexpr int64_t kProductsPerElement = 8;  // in the time that it takes to fetch one
+  return products + kProductsPerElement * elements >= kWork ? current() : 1;
+}
+
 ThreadScope::ThreadScope(int count) : before_(current()), changed_(count != before_) {
   if (changed_) omp_set_num_threads(count);
 }

@@ -1,4 +1,6 @@
 #pragma once
+#include <cstdint>
+
 namespace kaon {
 
 /// Gives ATen, oneDNN and BLAS the thread count of base/parallel.h. Debian's libtorch starts with one.
@@ -14,6 +16,8 @@ class ThreadScope {
   ThreadScope& operator=(const ThreadScope&) = delete;
 
   static int current();
+  /// 1 for work that is done before a second thread is awake.
+  static int worth(int64_t products, int64_t elements);
 
  private:
   int before_;

@@ -5,6 +5,7 @@
 #include <string_view>
 
 #include "engine/spatial.h"
+#include "engine/threads.h"
 
 namespace kaon {
 
@@ -252,6 +253,11 @@ class CodesUser {
         channels_last(x_shape, memory::data_type::u8), {grouped, memory::data_type::s8, memory::format_tag::any},
         plain_desc({y_shape[1]}), channels_last(y_shape, gives_codes ? memory::data_type::u8 : memory::data_type::f32),
         window.strides, dilations, window.begin, window.end);
+    constexpr int64_t kPerFloat = 4;  // bytes are fetched and multiplied in the time of one float
+    const int64_t products = element_count(y_shape) * (element_count(grouped) / std::max<int64_t>(y_shape[1], 1));
+    codes.threads = ThreadScope::worth(
+        products / kPerFloat, (element_count(x_shape) + element_count(grouped) + element_count(y_shape)) / kPerFloat);
+    const ThreadScope scope(codes.threads);
     const dnnl::convolution_forward::primitive_desc made(form, attr, dnnl_cpu(), true);
     // Others multiply bytes to 16 bits, which saturate.
     if (!is_fast(made) || std::string_view(made.impl_info_str()).find("vnni") == std::string_view::npos) {

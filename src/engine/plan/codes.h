@@ -23,6 +23,7 @@ struct CodesOp {
   FlatQuantizer::Grid out{};            ///< of the output, where that is codes
 
   dnnl::primitive_desc convolution;
+  int threads = 0;     ///< that it was made for
   at::Tensor weights;  ///< int8, as `weights_desc` says
   Desc weights_desc;
   at::Tensor bias;  ///< in units of the sums

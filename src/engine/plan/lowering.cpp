@@ -5,6 +5,7 @@
 #include <ranges>
 
 #include "engine/interpreter.h"
+#include "engine/plan/codes.h"
 #include "engine/plan/strided_copy.h"
 
 namespace kaon {
@@ -128,7 +129,7 @@ Lowered Lowering::run(const PlanPart& part) {
     std::erase_if(deferred_, [&](int32_t id) { return !state(id).forms.empty() || state(id).reads_left == 0; });
     out_.cuttable.push_back(deferred_.empty());
     const PlanOp& op = graph_.ops[i];
-    const ThreadScope scope(is_worth_threads(op) ? ThreadScope::current() : 1);
+    const ThreadScope scope(threads_for(op));
     lower(op);
     for (const int32_t id : reads[i]) --state(id).reads_left;
   }
@@ -152,12 +153,9 @@ Lowered Lowering::run(const PlanPart& part) {
   return std::move(out_);
 }
 
-/// Whether a second thread is done before it costs more to wake than it helps. Work on codes has chosen its primitives
-/// already.
-bool Lowering::is_worth_threads(const PlanOp& op) const {
-  if (op.codes != nullptr) return true;
-  constexpr int64_t kWork = int64_t{1} << 20;
-  constexpr int64_t kProductsPerElement = 8;  // in the time that it takes to fetch one
+/// For what it is lowered to on oneDNN.
+int Lowering::threads_for(const PlanOp& op) const {
+  if (op.codes != nullptr && op.codes->kind == CodesOp::Kind::Conv) return op.codes->threads;
   int64_t elements = 0;
   const auto count = [&](int32_t id) { return id < 0 ? 0 : element_count(facts(id).shape); };
   for (const int32_t id : op.inputs) elements += count(id);
@@ -171,7 +169,7 @@ bool Lowering::is_worth_threads(const PlanOp& op) const {
     if (op.is("ConvTranspose")) products = count(op.inputs[0]) * of_one;
     if ((op.is("MatMul") || op.is("Gemm")) && !x.empty()) products = count(op.outputs[0]) * x.back();
   }
-  return products + kProductsPerElement * elements >= kWork;
+  return ThreadScope::worth(products, elements);
 }
 
 void Lowering::bring_inputs() {

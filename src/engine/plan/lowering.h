@@ -214,7 +214,7 @@ class Lowering {
   void lower_codes(const PlanOp& op);
   void emit_quantize(QuantizeAction::Steps steps, const Desc& desc, int32_t in, int32_t out);
   void lower_hook(const PlanOp& op);
-  bool is_worth_threads(const PlanOp& op) const;
+  int threads_for(const PlanOp& op) const;
   void lower_watcher(const PlanOp& op);
 
   using Describe = std::function<dnnl::primitive_desc(const Desc& destination, const dnnl::primitive_attr& attr)>;
