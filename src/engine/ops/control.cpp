@@ -109,6 +109,43 @@ int64_t most_trips(const Graph& body) {
   return std::clamp<int64_t>(kMostSteps / (std::ssize(body.nodes) + 1), 1 << 16, 1 << 20);
 }
 
+/// The iterations of a loop, counted with those of the loops around it: their numbers multiply.
+class Trips {
+ public:
+  /// `asked`: how many there will be, where that is known; else 1.
+  Trips(int64_t asked, int64_t most) : most_(most), around_(innermost_) {
+    require(asked, most_);
+    if (around_ != nullptr) require(asked * around_->asked_, kMostInAll);
+    asked_ = around_ == nullptr ? asked : asked * around_->asked_;
+    innermost_ = this;
+  }
+  ~Trips() { innermost_ = around_; }
+  Trips(const Trips&) = delete;
+  Trips& operator=(const Trips&) = delete;
+
+  void next() {
+    if (++count_ > most_) not_ended(most_);
+    Trips* outermost = this;
+    while (outermost->around_ != nullptr) outermost = outermost->around_;
+    if (++outermost->in_all_ > kMostInAll) not_ended(kMostInAll);
+  }
+
+ private:
+  static constexpr int64_t kMostInAll = int64_t{1} << 21;
+  static void require(int64_t asked, int64_t most) {
+    if (asked <= most) return;
+    fail(ErrorCode::InvalidInput, "trip count", "the loop asks for {} iterations; at most {} are run", asked, most);
+  }
+  [[noreturn]] static void not_ended(int64_t most) {
+    fail(ErrorCode::InvalidInput, "trip count", "the loop has not ended after {} iterations, the most that are run",
+         most);
+  }
+  static thread_local Trips* innermost_;
+  int64_t most_, asked_ = 0, count_ = 0, in_all_ = 0;
+  Trips* around_;
+};
+thread_local Trips* Trips::innermost_ = nullptr;
+
 /// Inputs: trip count, condition, carried values. The body maps (iteration, condition, carried) to (condition,
 /// carried, one element of each scan output).
 Kernel make_loop(const OpInfo& info) {
@@ -127,13 +164,12 @@ Kernel make_loop(const OpInfo& info) {
     for (size_t i = 0; i < carried_count; ++i) carried.push_back(call.value(2 + i));
     const std::vector<ValueInfo>& infos = body.program->graph().outputs;
     std::vector<std::vector<Value>> collected(infos.size() - 1 - carried_count);
-    if (bounded && go_on && runs_all) require_trips(trips, collected.size());
+    const bool known = bounded && go_on && runs_all;
+    if (known) require_trips(trips, collected.size());
+    Trips counted(known ? std::max<int64_t>(trips, 1) : 1, most);
     const at::Tensor still = at::scalar_tensor(true, at::kBool);
     for (int64_t trip = 0; go_on && (!bounded || trip < trips); ++trip) {
-      if (trip >= most) {
-        fail(ErrorCode::InvalidInput, "trip count", "the loop has not ended after {} iterations, the most that are run",
-             most);
-      }
+      counted.next();
       std::vector<Value> inputs{{at::scalar_tensor(trip, at::kLong), DType::Int64}, {still, DType::Bool}};
       std::move(carried.begin(), carried.end(), std::back_inserter(inputs));
       std::vector<Value> outputs = body.run(call, std::move(inputs));

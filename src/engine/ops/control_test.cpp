@@ -65,19 +65,27 @@ TEST(Control, LoopStopsByCountOrCondition) {
 }
 
 TEST(Control, LoopWithoutAnEndIsStopped) {
-  Node loop = make_node("Loop", {"m", "c", "x"}, {"y"});
-  loop = with_graph(loop, "body",
-                    body({make_node("Identity", {"go_in"}, {"go"}), make_node("Neg", {"v"}, {"w"})},
-                         {make_value("i", {}, kLong), make_value("go_in", {}, kBool), make_value("v", {1})},
-                         {make_value("go", {}, kBool), make_value("w", {1})}));
-  Engine engine(
-      make_model({loop}, {}, {make_value("m", {}, kLong), make_value("c", {}, kBool), make_value("x", {1})}, {"y"}));
-  const auto run = [&](int64_t trips) {
+  const auto engine_of = [](Node keeps) {
+    Node loop = make_node("Loop", {"m", "c", "x"}, {"y"});
+    loop = with_graph(loop, "body",
+                      body({std::move(keeps), make_node("Neg", {"v"}, {"w"})},
+                           {make_value("i", {}, kLong), make_value("go_in", {}, kBool), make_value("v", {1})},
+                           {make_value("go", {}, kBool), make_value("w", {1})}));
+    return Engine(
+        make_model({loop}, {}, {make_value("m", {}, kLong), make_value("c", {}, kBool), make_value("x", {1})}, {"y"}));
+  };
+  const auto run = [](Engine& engine, int64_t trips) {
     return engine.run({{"m", Tensor::scalar(trips)}, {"c", Tensor::scalar(true)}, {"x", row({4})}});
   };
-  EXPECT_EQ(list(run(3)[0]), std::vector<float>{-4});
-  EXPECT_NE(error_of(ErrorCode::InvalidInput, [&] { run(int64_t{1} << 62); }).find("after 699050 iterations"),
-            std::string::npos);
+  const auto says = [&](Engine& engine, const std::string& words) {
+    const std::string message = error_of(ErrorCode::InvalidInput, [&] { run(engine, int64_t{1} << 62); });
+    EXPECT_NE(message.find(words), std::string::npos) << message;
+  };
+  Engine counted = engine_of(make_node("Identity", {"go_in"}, {"go"}));
+  EXPECT_EQ(list(run(counted, 3)[0]), std::vector<float>{-4});
+  says(counted, "asks for 4611686018427387904 iterations; at most 699050 are run");
+  Engine conditional = engine_of(make_node("Or", {"go_in", "go_in"}, {"go"}));
+  says(conditional, "after 699050 iterations");
 }
 
 TEST(Control, LoopInALoopSeesBothScopes) {
@@ -94,12 +102,15 @@ TEST(Control, LoopInALoopSeesBothScopes) {
                      body({inner, make_node("Identity", {"d_in"}, {"d_out"})},
                           {make_value("i", {}, kLong), make_value("d_in", {}, kBool), make_value("s_in")},
                           {make_value("d_out", {}, kBool), make_value("s_next")}));
-  Engine engine(make_model({outer},
-                           {make_constant("s0", {}, {0}),
-                            {"two", Tensor::scalar<int64_t>(2), {}, {}},
-                            {"three", Tensor::scalar<int64_t>(3), {}, {}}},
-                           {make_value("x")}, {"s"}));
-  EXPECT_EQ(list(engine.run({{"x", Tensor::scalar(0.5F)}})[0]), std::vector<float>{9});
+  Engine engine(make_model({outer}, {make_constant("s0", {}, {0})},
+                           {make_value("x"), make_value("two", {}, kLong), make_value("three", {}, kLong)}, {"s"}));
+  const auto run = [&](int64_t two, int64_t three) {
+    return engine.run({{"x", Tensor::scalar(0.5F)}, {"two", Tensor::scalar(two)}, {"three", Tensor::scalar(three)}});
+  };
+  EXPECT_EQ(list(run(2, 3)[0]), std::vector<float>{9});
+  const std::string message = error_of(ErrorCode::InvalidInput, [&] { run(int64_t{1} << 15, int64_t{1} << 15); });
+  EXPECT_NE(message.find("asks for 1073741824 iterations"), std::string::npos) << message;
+  EXPECT_EQ(list(run(2, 3)[0]), std::vector<float>{9});
 }
 
 Node running_sum(std::vector<std::string> inputs, std::vector<Attribute> attributes) {
