@@ -11,6 +11,7 @@
 
 #include "base/error.h"
 #include "base/parallel.h"
+#include "engine/plan/simd.h"
 
 namespace kaon {
 
@@ -108,6 +109,10 @@ BasicMatrix<T> multiply_blocks(const BasicMatrixView<T>& a, const BasicMatrixVie
   return c;
 }
 
+KAON_SIMD void add_floats(const float* values, int64_t count, double* to) {
+  for (int64_t i = 0; i < count; ++i) to[i] += static_cast<double>(values[i]);
+}
+
 template <typename T>
 double norm(const BasicMatrixView<T>& a) {
   double sum = 0;
@@ -196,22 +201,39 @@ void add_gram(Matrix& gram, FloatMatrixView x) {
     fail(ErrorCode::InvalidInput, "add_gram", "[{}, {}] cannot take the products of [{}, {}] rows", n, gram.cols,
          x.rows(), x.cols());
   }
-  for_each_lower_block(0, n, [&](int64_t i, int64_t j) {
-    const int64_t height = block_size(i, n);
-    const int64_t width = block_size(j, n);
-    std::vector<float> part(static_cast<size_t>(height * width));
-    std::vector<double> sum(part.size());
+  // Blocks with few operations for each number that BLAS has to pack cost twice as much.
+  constexpr int64_t kWide = 2 * kBlock;
+  const int64_t count = (n + kWide - 1) / kWide;
+  for_each(count * (count + 1) / 2, [&](int64_t index) {
+    int64_t row = 0;
+    while (index > row) index -= ++row;
+    const int64_t i = row * kWide;
+    const int64_t j = index * kWide;
+    const int64_t height = std::min(kWide, n - i);
+    const int64_t width = std::min(kWide, n - j);
+    // Kept, as pages that are new each time cost as much as the products.
+    thread_local std::vector<float> part(kWide * kWide);
     for (int64_t from = 0; from < x.cols(); from += kSamplesInFloat) {
       const int64_t samples = std::min(kSamplesInFloat, x.cols() - from);
-      gemm(flag(x), flag(x.t()), height, width, samples, 1.0F, x.at(i, from), x.stride(), x.at(j, from), x.stride(),
-           0.0F, part.data(), width);
-      for (size_t k = 0; k < part.size(); ++k) sum[k] += static_cast<double>(part[k]);
-    }
-    for (int64_t r = 0; r < height; ++r) {
-      for (int64_t c = 0; c < (i == j ? r + 1 : width); ++c) {
-        gram(i + r, j + c) += sum[static_cast<size_t>(r * width + c)];
-        gram(j + c, i + r) = gram(i + r, j + c);
+      if (i == j) {
+        cblas_ssyrk(CblasRowMajor, CblasLower, flag(x), static_cast<int>(height), static_cast<int>(samples), 1.0F,
+                    x.at(i, from), static_cast<int>(x.stride()), 0.0F, part.data(), static_cast<int>(width));
+      } else {
+        gemm(flag(x), flag(x.t()), height, width, samples, 1.0F, x.at(i, from), x.stride(), x.at(j, from), x.stride(),
+             0.0F, part.data(), width);
       }
+      for (int64_t r = 0; r < height; ++r) {
+        add_floats(part.data() + r * width, i == j ? r + 1 : width, &gram(i + r, j));
+      }
+    }
+  });
+}
+
+void mirror_lower(Matrix& a) {
+  require_square(a, "mirror_lower");
+  parallel_for(0, blocks(a.rows), 1, [&](int64_t first, int64_t last) {
+    for (int64_t i = first * kBlock; i < std::min(last * kBlock, a.rows); ++i) {
+      for (int64_t j = i + 1; j < a.rows; ++j) a(i, j) = a(j, i);
     }
   });
 }

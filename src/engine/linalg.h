@@ -64,9 +64,12 @@ using FloatMatrixView = BasicMatrixView<float>;
 Matrix multiply(MatrixView a, MatrixView b);
 FloatMatrix multiply(FloatMatrixView a, FloatMatrixView b);
 
-/// gram += x · xᵀ, both triangles: x is n × samples (give `x.t()` where each row is a sample), gram n × n. Products are
-/// summed in float32 over at most 512 samples, and those sums in float64.
+/// gram += x · xᵀ, the lower triangle alone (see mirror_lower): x is n × samples (give `x.t()` where each row is a
+/// sample), gram n × n. Products are summed in float32 over at most 512 samples, and those sums in float64.
 void add_gram(Matrix& gram, FloatMatrixView x);
+
+/// Copies the lower triangle into the upper one.
+void mirror_lower(Matrix& a);
 
 /// The lower triangle L of a = L · Lᵀ, zeros above. Only the lower triangle of `a` is read. Throws Numeric, naming
 /// `what` and the row, where `a` is not positive definite.

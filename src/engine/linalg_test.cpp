@@ -82,6 +82,7 @@ TEST(Linalg, GramIsTheSumOfOuterProducts) {
       for (int64_t k = 0; k < x.cols; ++k) samples_in_rows(k, i) = x(i, k);
     }
     add_gram(gram, FloatMatrixView(samples_in_rows).t());
+    mirror_lower(gram);
     EXPECT_LT(largest_difference(gram, expected), 1e-3) << n;
     for (int64_t i = 0; i < n; ++i) {
       for (int64_t j = 0; j < i; ++j) ASSERT_EQ(gram(i, j), gram(j, i));
@@ -125,6 +126,7 @@ TEST(Linalg, SingularMatricesAreNamedOrDamped) {
   const FloatMatrix x = random_matrix<float>(200, 150, 7);  // rank 150
   Matrix gram(200, 200);
   add_gram(gram, x);
+  mirror_lower(gram);
   const std::string message = error_of(ErrorCode::Numeric, [&] { cholesky(gram, "conv1"); });
   EXPECT_NE(message.find("conv1: not positive definite at row"), std::string::npos) << message;
   const DampedCholesky damped = damped_cholesky(gram, "conv1");
@@ -167,6 +169,7 @@ TEST(Linalg, ResultsDoNotDependOnTheThreads) {
     set_thread_count(threads);
     Matrix gram(700, 700);
     add_gram(gram, x);
+    mirror_lower(gram);
     const Matrix factor = cholesky(gram, "gram");
     const Matrix inverse = inverse_of_cholesky(factor);
     std::vector<double> all = multiply(gram, inverse).data;

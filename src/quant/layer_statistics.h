@@ -6,10 +6,13 @@
 #include <vector>
 
 #include "engine/linalg.h"
+#include "engine/pixels.h"
 #include "quant/calibrate.h"
 #include "quant/layer_product.h"
 
 namespace kaon {
+
+class InputColumns;
 
 /// Sums over the columns x that a layer multiplies, and over the columns y it multiplies in another network, in pairs.
 struct InputStatistics {
@@ -22,7 +25,7 @@ struct InputStatistics {
   void add(const InputStatistics& other);
 };
 
-/// Takes columns in, some hundreds at a time, so that sums do not depend on how samples are batched.
+/// Takes columns in, so that sums do not depend on how samples are batched.
 class InputSums {
  public:
   /// Of the positions that a sample has, at most so many are looked at where a layer multiplies `cols` numbers at once:
@@ -33,17 +36,31 @@ class InputSums {
 
   /// What the layer reads, samples from `first` on; `other`: what it reads in the other network.
   void add(const Tensor& x, int64_t first, const Tensor* other = nullptr);
+  /// The same for a convolution, as it lies in memory.
+  void add(const Pixels& x, int64_t first, const Pixels* other = nullptr);
   InputStatistics finish();
 
  private:
+  /// Every channel is a group of its own.
+  bool depthwise() const { return product_.convolution && product_.groups > 1 && product_.cols == window(); }
+  bool paired() const { return !sums_.cross.empty(); }
+  int64_t window() const { return product_.kernel[0] * product_.kernel[1]; }
+  int64_t numbers() const { return product_.groups * product_.cols; }
+  void add(const InputColumns& columns, int64_t first, const InputColumns* others);
+  void add_depthwise(const InputColumns& x, const InputColumns* other, int64_t sample, std::span<const int64_t> places);
+  void copy(const InputColumns& from, int64_t sample, std::span<const int64_t> places, std::vector<float>& to) const;
+  std::vector<float> of_group(const std::vector<float>& columns, int64_t group) const;
   void flush();
-  void add_gram_of(int64_t group);
 
   LayerProduct product_;
+  /// Until finish(): gram has its lower triangle alone, and numbers stand in the order of InputColumns.
   InputStatistics sums_;
-  FloatMatrix columns_;  ///< [groups · cols, kColumns]
-  FloatMatrix others_;
-  int64_t filled_ = 0;
+  std::vector<float> columns_;  ///< that wait for their products to be taken, [columns, numbers()]
+  std::vector<float> others_;
+  int64_t filled_ = 0;  ///< columns
+  /// Depthwise: sums of the products of every two elements of the window, [pairs, channels].
+  Matrix products_;
+  Matrix cross_products_;
 };
 
 /// Keeps some of the columns that a layer multiplies, from every sample alike.
@@ -62,7 +79,7 @@ class ColumnSample {
  private:
   LayerProduct product_;
   int64_t each_;
-  FloatMatrix columns_;
+  std::vector<float> columns_;
   int64_t filled_ = 0;
 };
 

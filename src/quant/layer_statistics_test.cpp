@@ -110,6 +110,41 @@ TEST(LayerStatistics, DoNotDependOnThreadsNorBatches) {
   }
 }
 
+/// Inside a network values lie as the plan likes best; what is seen of them is the same.
+TEST(LayerStatistics, SeeThroughLayoutsInsideANetwork) {
+  const Attribute pads{"pads", Ints{1, 1, 1, 1}, {}};
+  Model model = make_model(
+      {make_node("Conv", {"x", "u"}, {"a"}, {pads}), make_node("Relu", {"a"}, {"b"}),
+       make_node("Conv", {"b", "v"}, {"c"}, {pads, {"group", int64_t{21}, {}}}),
+       make_node("Conv", {"c", "w"}, {"d"}, {pads, {"group", int64_t{3}, {}}}), make_node("Conv", {"d", "t"}, {"y"})},
+      {random_constant("u", {21, 3, 3, 3}, 1), random_constant("v", {21, 1, 3, 3}, 2),
+       random_constant("w", {48, 7, 3, 3}, 3), random_constant("t", {5, 48, 1, 1}, 4)},
+      {make_value("x", {5, 3, 24, 20})}, {"b", "c", "d", "y"});
+  model.graph.inputs[0].shape->front() = {std::nullopt, "N"};
+  const MemoryDataset data({5, 3, 24, 20}, random_values(5 * 3 * 24 * 20, 5));
+  std::vector<StatisticsRequest> requests;
+  for (const Layer& layer : layers(model.graph)) {
+    requests.push_back({layer.name, layer.input, product_of(model.graph, layer)});
+  }
+  ASSERT_EQ(requests.size(), 4U);
+  const auto found = collect_statistics(model, requests, data, {.batch = 2});
+  TensorMap values = data.read(0, 5).inputs;
+  const std::vector<Tensor> outputs = Engine(model).run(values);
+  for (size_t i = 0; i < 3; ++i) values[model.graph.outputs[i].name] = outputs[i];
+  for (const StatisticsRequest& request : requests) {
+    InputSums sums(request.product);
+    sums.add(values.at(request.value), 0);
+    const InputStatistics wanted = sums.finish();
+    const InputStatistics& seen = *found.at(request.name);
+    EXPECT_EQ(seen.count, wanted.count);
+    const auto near = [&](std::span<const double> a, std::span<const double> b) {
+      for (size_t k = 0; k < b.size(); ++k) ASSERT_NEAR(a[k], b[k], 1e-5 * std::sqrt(b[0] * b[0] + 1)) << request.name;
+    };
+    near(seen.mean, wanted.mean);
+    for (size_t g = 0; g < wanted.gram.size(); ++g) near(seen.gram[g].data, wanted.gram[g].data);
+  }
+}
+
 TEST(LayerStatistics, LookAtFewerPositionsWhereFewNumbersAreMultiplied) {
   const OneLayer layer{"depthwise", "Conv", {2, 1, 3, 3}, {3, 2, 40, 40}, {{"group", int64_t{2}, {}}}};
   EXPECT_EQ(statistics(model_of(layer), data_of(layer), 2).count, 3 * 36);

@@ -50,9 +50,9 @@ void round_at_once(const AlgorithmInput& input, std::span<GridWeight> weights, c
     if (corrected && has_biases(input.quantized, weights[w])) {
       const std::span<const double> mean = of_group(seen.mean, group, gram.cols);
       const Matrix centred = without_means(gram, mean, mean, seen.count);
-      round(weights[w], {weights[w], group, target, centred}, codes[w]);
+      round(weights[w], {weights[w], group, target, centred, seen.count}, codes[w]);
     } else {
-      round(weights[w], {weights[w], group, target, gram}, codes[w]);
+      round(weights[w], {weights[w], group, target, gram, seen.count}, codes[w]);
     }
   });
 }
@@ -103,7 +103,7 @@ void round_portion(const AlgorithmInput& input, std::span<GridWeight> weights, s
       cross = without_means(std::move(cross), y, x, seen.count);
     }
     const Matrix target = w != 0 ? exact : best_rows(exact, gram, std::move(cross), weight.name());
-    const GroupRows rows{weight, group, target, gram};
+    const GroupRows rows{weight, group, target, gram, seen.count};
     round(weight, rows, codes[w]);
     if (biases[w].empty()) return;
     for (int64_t r = 0; r < exact.rows; ++r) {
@@ -146,17 +146,31 @@ void round_all(const AlgorithmInput& input, const RoundRows& round) {
   }
 }
 
-void DampingNotes::add(const GridWeight& weight, const GptqFactor& factor) {
-  if (factor.more <= 0) return;
+void DampingNotes::add(const GroupRows& rows, const GptqFactor& factor) {
+  if (factor.more <= 0 && !factor.nothing && rows.seen >= rows.gram.cols) return;
   const std::lock_guard lock(mutex_);
-  double& most = most_[weight.name()];
-  most = std::max(most, factor.more);
+  Found& found = found_[rows.weight.name()];
+  found.groups = rows.weight.product.groups;
+  found.empty += factor.nothing ? 1 : 0;
+  found.cols = rows.gram.cols;
+  found.seen = rows.seen;
+  found.more = std::max(found.more, factor.more);
 }
 
 void DampingNotes::say(const AlgorithmInput& input) const {
-  for (const auto& [name, more] : most_) {
-    input.note("{}: too few data tell its inputs apart; damped by a further {:.0e} of the mean diagonal", name, more);
+  std::vector<std::string> layers;
+  for (const auto& [name, found] : found_) {
+    std::vector<std::string> reasons;
+    if (found.empty > 0 && found.groups == 1) reasons.emplace_back("it reads nothing but zeros");
+    if (found.empty > 0 && found.groups > 1) {
+      reasons.push_back(fmt::format("{} of {} groups read nothing but zeros", found.empty, found.groups));
+    }
+    if (found.seen < found.cols) reasons.push_back(fmt::format("{} columns of {} numbers", found.seen, found.cols));
+    if (found.more > 0) reasons.push_back(fmt::format("by a further {:.0e} of its mean diagonal", found.more));
+    layers.push_back(fmt::format("{} ({})", name, fmt::join(reasons, ", ")));
   }
+  if (layers.empty()) return;
+  input.note("too few data to tell inputs apart, so what they say is damped: {}", fmt::join(layers, ", "));
 }
 
 Option sequential_option() {

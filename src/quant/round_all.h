@@ -15,14 +15,22 @@ using RoundRows = std::function<void(GridWeight&, const GroupRows&, FloatMatrix&
 /// the config and the layers have biases, the mean of the error is left to it: inputs count without their means.
 void round_all(const AlgorithmInput& input, const RoundRows& round);
 
-/// Which weights had too few data to be rounded with the damping that was asked for. May be told by several threads.
+/// Which weights' data leave G singular, so that only damping tells codes apart. May be told by several threads.
 class DampingNotes {
  public:
-  void add(const GridWeight& weight, const GptqFactor& factor);
+  void add(const GroupRows& rows, const GptqFactor& factor);
+  /// One line, or none.
   void say(const AlgorithmInput& input) const;
 
  private:
-  std::map<std::string, double> most_;
+  struct Found {
+    int64_t groups = 0;  ///< of the weight
+    int64_t empty = 0;   ///< groups that read nothing but zeros
+    int64_t cols = 0;
+    int64_t seen = 0;
+    double more = 0;  ///< damping beyond what was asked for
+  };
+  std::map<std::string, Found> found_;
   std::mutex mutex_;
 };
 

@@ -220,6 +220,7 @@ GptqFactor factor_for_gptq(const Matrix& gram, const GptqOptions& options, const
   }
   result.upper = std::move(h);
   result.more = mean > 0 ? damped.damping / mean : 0;
+  result.nothing = mean <= 0;
   return result;
 }
 

@@ -61,6 +61,7 @@ struct GroupRows {
   int64_t group = 0;
   const Matrix& target;  ///< [rows, cols]
   const Matrix& gram;    ///< [cols, cols]
+  int64_t seen = 0;      ///< columns of data that `gram` sums up
 
   int64_t first_row() const { return group * weight.product.rows; }
 };
@@ -78,6 +79,7 @@ struct GptqFactor {
   std::vector<int64_t> order;  ///< of the columns
   Matrix upper;                ///< U of G⁻¹ = Uᵀ·U, rows and columns in that order
   double more = 0;             ///< what had to be added to the diagonal beyond the damping, relative to its mean
+  bool nothing = false;        ///< G is 0
 };
 GptqFactor factor_for_gptq(const Matrix& gram, const GptqOptions& options, const std::string& what);
 

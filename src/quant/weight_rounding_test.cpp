@@ -258,16 +258,31 @@ TEST(WeightRounding, ALayerOfTooManyColumnsIsLeftAloneAndSaid) {
   }
 }
 
+/// The one line about a singular G.
+std::string damping_note(const Kind& kind, const Dataset& data, const char* algorithm, OptionValues options) {
+  Config config = config_of("int4", Granularity::PerChannel);
+  config.algorithms = {{algorithm, std::move(options)}};
+  const QuantizedModel quantized = quantize(model_of(kind), config, &data);
+  expect_on_grid(quantized);
+  const AlgorithmReport& report = quantized.algorithms.at(0);
+  return report.notes.size() == 1 ? report.notes[0] : fmt::format("{} notes", report.notes.size());
+}
+
 TEST(WeightRounding, FewDataAreDampedAndSaid) {
-  const Kind kind{"Gemm", {12, 64}, {5, 64}, {{"transB", int64_t{1}, {}}}};
-  const MemoryDataset data = data_of(kind);
+  const std::string begin = "too few data to tell inputs apart, so what they say is damped: y (";
+  const Kind gemm{"Gemm", {12, 64}, {5, 64}, {{"transB", int64_t{1}, {}}}};
+  const Kind depthwise{"Conv", {3, 1, 3, 3}, {4, 3, 6, 6}, {{"group", int64_t{3}, {}}}};
+  std::vector<float> one_dead = data_of(depthwise).read(0, 4).inputs.at("x").to_float();
+  for (size_t i = 0; i < one_dead.size(); ++i) one_dead[i] *= i / 36 % 3 == 1 ? 0.0F : 1.0F;
   for (const char* algorithm : {"gptq", "adaround"}) {
-    Config config = config_of("int4", Granularity::PerChannel);
-    config.algorithms = {{algorithm, {{"damping", 0}}}};
-    const QuantizedModel quantized = quantize(model_of(kind), config, &data);
-    ASSERT_EQ(quantized.algorithms.at(0).notes.size(), 1U);
-    EXPECT_NE(quantized.algorithms[0].notes[0].find("damped"), std::string::npos);
-    expect_on_grid(quantized);
+    EXPECT_EQ(damping_note(gemm, data_of(gemm), algorithm, {}), begin + "5 columns of 64 numbers)");
+    const std::string more = damping_note(gemm, data_of(gemm), algorithm, {{"damping", 0}});
+    EXPECT_TRUE(more.starts_with(begin + "5 columns of 64 numbers, by a further ")) << more;
+    const MemoryDataset zeros({600, 64}, std::vector<float>(600 * 64));
+    EXPECT_EQ(damping_note(gemm, zeros, algorithm, {}), begin + "it reads nothing but zeros)");
+    EXPECT_EQ(damping_note(depthwise, MemoryDataset(depthwise.input, one_dead), algorithm, {}),
+              begin + "1 of 3 groups read nothing but zeros)");
+    EXPECT_EQ(damping_note(kinds()[3], data_of(kinds()[3]), algorithm, {}), "0 notes");
   }
 }
 

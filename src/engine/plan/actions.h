@@ -8,6 +8,7 @@
 
 #include "engine/engine.h"
 #include "engine/op.h"
+#include "engine/pixels.h"
 #include "engine/plan/runtime.h"
 #include "engine/threads.h"
 
@@ -185,6 +186,22 @@ class WatchTensorAction : public Action {
  private:
   std::function<void(const Value&)> show_;
   int32_t in_;
+};
+
+/// Shows a value to a watcher where it lies.
+class WatchPixelsAction : public Action {
+ public:
+  WatchPixelsAction(std::function<void(const Pixels&)> show, int32_t in, Pixels pixels)
+      : show_(std::move(show)), in_(in), pixels_(std::move(pixels)) {}
+  void run(Runtime& runtime) override {
+    pixels_.data = runtime.at<const float>(in_);
+    show_(pixels_);
+  }
+
+ private:
+  std::function<void(const Pixels&)> show_;
+  int32_t in_;
+  Pixels pixels_;
 };
 
 }  // namespace kaon

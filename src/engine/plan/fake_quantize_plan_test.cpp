@@ -7,6 +7,7 @@
 #include <random>
 
 #include "engine/engine.h"
+#include "engine/pixels.h"
 #include "engine/plan/plan_op.h"
 #include "graph/build_test.h"
 #include "graph/fake_quantize.h"
@@ -313,6 +314,18 @@ TEST(FakeQuantizePlan, KeepsWhatIsFusedBeforeIt) {
   EXPECT_EQ(graph.ops[1].outputs, (std::vector<int32_t>{value}));
 }
 
+/// Brings them into row-major order, samples from `first` on.
+void place(const Pixels& pixels, int64_t first, std::vector<float>& to) {
+  const int64_t channels = pixels.shape[1];
+  const int64_t positions = element_count(pixels.shape) / pixels.shape[0] / channels;
+  for (int64_t i = 0; i < element_count(pixels.shape); ++i) {
+    const int64_t sample = i / positions / channels, channel = i / positions % channels;
+    to.at(static_cast<size_t>(first * channels * positions + i)) =
+        pixels.data[sample * pixels.sample_stride + channel / pixels.block * pixels.block_stride +
+                    channel % pixels.block + i % positions * pixels.position_stride];
+  }
+}
+
 /// Every value of a net, as watchers see it and as hooks do.
 void check_watched(const Net& net, const TensorMap& inputs, const std::vector<std::string>& values,
                    const std::string& output) {
@@ -365,6 +378,11 @@ void check_watched(const Net& net, const TensorMap& inputs, const std::vector<st
     });
     EXPECT_EQ(engine.run(inputs, tensor)[0].to_float(), bare) << value;
     EXPECT_EQ(alone, in_order[value]) << value;
+    Hooks pixel;
+    std::vector<float> placed(alone.size(), std::nanf(""));
+    pixel.watch_tensor(value, PixelWatcher{[&](const Pixels& pixels, int64_t first) { place(pixels, first, placed); }});
+    EXPECT_EQ(engine.run(inputs, pixel)[0].to_float(), bare) << value;
+    EXPECT_EQ(placed, in_order[value]) << value;
   }
 }
 
@@ -425,6 +443,19 @@ TEST(Watchers, LeaveWhatIsAroundThemFused) {
     ASSERT_EQ(op->post.size(), 1U);
     EXPECT_EQ(op->post[0].algorithm, dnnl::algorithm::eltwise_relu);
   }
+}
+
+/// What they are for: the layout that a convolution chose is shown as it is.
+TEST(Watchers, OfPixelsNeedNoOtherLayout) {
+  Net net({2, 16, 24, 24});
+  const std::string a = net.op("Relu", {net.conv("x", 16, 32, 3)});
+  Engine engine(net.model({net.conv(a, 32, 32, 3)}));
+  const TensorMap inputs{{"x", net.random({2, 16, 24, 24}, 3)}};
+  int64_t block = 0;
+  Hooks hooks;
+  hooks.watch_tensor(a, PixelWatcher{[&](const Pixels& pixels, int64_t) { block = pixels.block; }});
+  engine.run(inputs, hooks);
+  EXPECT_GT(block, 1);
 }
 
 TEST(Watchers, OfTensorsTakeAnyType) {

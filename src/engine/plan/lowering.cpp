@@ -521,8 +521,56 @@ void Lowering::lower_hook(const PlanOp& op) {
        {in}, {out});
 }
 
+namespace {
+
+/// How a value lies in this layout; nothing where Pixels cannot say it.
+std::optional<Pixels> pixels_in(const Desc& desc, const Shape& shape) {
+  const dnnl_memory_desc_t& d = desc.data;
+  const auto& blocking = d.format_desc.blocking;
+  if (d.ndims != std::ssize(shape) || d.format_kind != dnnl_blocked || blocking.inner_nblks > 1) return std::nullopt;
+  const bool blocked = blocking.inner_nblks == 1;
+  if (blocked && blocking.inner_idxs[0] != 1) return std::nullopt;
+  Pixels pixels{.data = nullptr, .shape = shape};
+  pixels.sample_stride = blocking.strides[0];
+  pixels.block_stride = blocking.strides[1];
+  pixels.position_stride = blocking.strides[d.ndims - 1];
+  for (int axis = d.ndims - 1; axis > 2; --axis) {
+    if (blocking.strides[axis - 1] != blocking.strides[axis] * d.dims[axis]) return std::nullopt;
+  }
+  if (blocked) {
+    pixels.block = blocking.inner_blks[0];
+  } else if (pixels.block_stride == 1) {
+    pixels.block = std::max<int64_t>(shape[1], 1);
+  }
+  return pixels;
+}
+
+}  // namespace
+
+void Lowering::lower_pixel_watcher(const PlanOp& op) {
+  const int32_t value = op.inputs[0];
+  const Shape& shape = facts(value).shape;
+  check_watchable(program_.value_names()[static_cast<size_t>(op.hook_value)], facts(value).type);
+  int32_t in = -1;
+  std::optional<Pixels> pixels;
+  for (const Form& form : state(value).forms) {
+    pixels = pixels_in(form.desc, shape);
+    in = form.slot;
+    if (pixels) break;
+  }
+  if (!pixels) {
+    pixels = Pixels::row_major(nullptr, shape);
+    in = request_plain(value);
+  }
+  const auto show = [watch = hooks_.watch_pixels, hook = op.hook, id = op.hook_value](const Pixels& shown) {
+    watch(hook, id, shown);
+  };
+  emit(std::make_unique<WatchPixelsAction>(show, in, std::move(*pixels)), {in}, {});
+}
+
 void Lowering::lower_watcher(const PlanOp& op) {
   const int32_t value = op.inputs[0];
+  if (hooks_.wants_pixels(op.hook) && facts(value).shape.size() > 2) return lower_pixel_watcher(op);
   if (hooks_.wants_tensor(op.hook)) {
     const int32_t in = request_tensor(value);
     const auto show = [watch = hooks_.watch_tensor, hook = op.hook, id = op.hook_value](const Value& shown) {

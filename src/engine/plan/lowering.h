@@ -101,8 +101,11 @@ class Lowering {
     std::function<void(int32_t, int32_t, Value&)> show;
     std::function<void(int32_t, int32_t, std::span<const float>)> watch;
     std::function<void(int32_t, int32_t, const Value&)> watch_tensor;
-    /// Whether this hook is to be called by `watch_tensor`, and not by `watch`.
+    std::function<void(int32_t, int32_t, const Pixels&)> watch_pixels;
+    /// Whether this hook is to be called by `watch_tensor`, and not by `watch` …
     std::function<bool(int32_t)> wants_tensor;
+    /// … or by `watch_pixels`, where the value has such a form.
+    std::function<bool(int32_t)> wants_pixels;
   };
   Lowering(const Program& program, PlanGraph graph, PackedWeights& packed, HookCalls hooks);
   Lowered run(const PlanPart& part = {});
@@ -216,6 +219,7 @@ class Lowering {
   void lower_hook(const PlanOp& op);
   int threads_for(const PlanOp& op) const;
   void lower_watcher(const PlanOp& op);
+  void lower_pixel_watcher(const PlanOp& op);
 
   using Describe = std::function<dnnl::primitive_desc(const Desc& destination, const dnnl::primitive_attr& attr)>;
   struct ConvolutionWindow {

@@ -352,6 +352,12 @@ Lowering::HookCalls Plans::hook_calls() {
     hooks_->all()[static_cast<size_t>(index)].tensor_watcher(
         {program_->value_names()[static_cast<size_t>(id)], to_tensor(value), slice_first_, slice_count_});
   };
+  calls.watch_pixels = [this](int32_t index, int32_t, const Pixels& pixels) {
+    hooks_->all()[static_cast<size_t>(index)].tensor_watcher.target<PixelWatcher>()->see(pixels, slice_first_);
+  };
+  calls.wants_pixels = [this](int32_t index) {
+    return hooks_->all()[static_cast<size_t>(index)].tensor_watcher.target<PixelWatcher>() != nullptr;
+  };
   calls.wants_tensor = [this](int32_t index) {
     return static_cast<bool>(hooks_->all()[static_cast<size_t>(index)].tensor_watcher);
   };
@@ -410,7 +416,7 @@ Plans::Key Plans::key_of(const std::vector<Value>& table, const Hooks& hooks, bo
   for (const Hooks::Entry& entry : hooks.all()) {
     const Edge& edge = entry.edge;
     const int64_t node = edge.node.empty() ? -1 : program_->find_value(edge.node);
-    const int64_t kind = entry.hook ? 0 : entry.watcher ? 1 : 2;
+    const int64_t kind = entry.hook ? 0 : entry.watcher ? 1 : entry.tensor_watcher.target<PixelWatcher>() ? 3 : 2;
     key.insert(key.end(), {kind, program_->find_value(edge.value), node, edge.input});
   }
   return key;

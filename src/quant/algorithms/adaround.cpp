@@ -25,7 +25,7 @@ void round_weights(const AlgorithmInput& input) {
     descend(rows, damping, sweeps, codes);
     FloatMatrix others(codes.rows, codes.cols);
     const GptqFactor factor = factor_for_gptq(rows.gram, {damping, true}, weight.name());
-    damped.add(weight, factor);
+    damped.add(rows, factor);
     round_gptq(rows, factor, others);
     descend(rows, damping, sweeps, others);
     keep_better(rows, others, codes);

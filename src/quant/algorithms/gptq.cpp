@@ -44,7 +44,7 @@ void round_weights(const AlgorithmInput& input) {
     const std::vector<int64_t>& own = scales_of(weight);
     if (!own.empty()) narrow_ranges(weight, rows.group, own, costs_of(factor));
     round_gptq(rows, factor, codes);
-    damped.add(weight, factor);
+    damped.add(rows, factor);
   });
   damped.say(input);
 }
