@@ -118,11 +118,15 @@ class RowPairMetric : public Metric {
  public:
   void add(const ScoredBatch& batch) final {
     const ClassAxis axis = class_axis(batch);
-    std::vector<float> buffer;
-    std::vector<float> reference_buffer;
-    for (int64_t r = 0; r < axis.rows(); ++r) {
-      sum_ += score(row_of(batch.output, axis, r, buffer), row_of(batch.reference, axis, r, reference_buffer));
-    }
+    std::vector<double> scores(static_cast<size_t>(axis.rows()));
+    parallel_for(0, axis.rows(), std::max<int64_t>(1, kGrain / axis.classes), [&](int64_t begin, int64_t end) {
+      std::vector<float> buffer, reference_buffer;
+      for (int64_t r = begin; r < end; ++r) {
+        scores[static_cast<size_t>(r)] =
+            score(row_of(batch.output, axis, r, buffer), row_of(batch.reference, axis, r, reference_buffer));
+      }
+    });
+    for (const double one : scores) sum_ += one;
     count_ += axis.rows();
   }
   double value() const final { return sum_ / static_cast<double>(count_); }
@@ -139,14 +143,18 @@ class RowPairMetric : public Metric {
 class SoftmaxKl : public RowPairMetric {
  protected:
   double score(std::span<const float> row, std::span<const float> reference) const override {
-    const double model_norm = log_sum_exp(row);
-    const double reference_norm = log_sum_exp(reference);
-    double sum = 0;
-    for (size_t c = 0; c < row.size(); ++c) {
-      const double log_p = reference[c] - reference_norm;
-      const double p = std::exp(log_p);
-      if (p > 0) sum += p * (log_p - (row[c] - model_norm));
+    constexpr size_t kBlock = 512;
+    const float top = row_maximum(reference.data(), std::ssize(reference));
+    float shares[kBlock];  // of the reference, times their sum
+    double all = 0, gap = 0;
+    for (size_t first = 0; first < row.size(); first += kBlock) {
+      const size_t count = std::min(kBlock, row.size() - first);
+      all += exponentials(reference.data() + first, shares, static_cast<int64_t>(count), top);
+      for (size_t i = 0; i < count; ++i) {
+        if (shares[i] > 0) gap += shares[i] * (static_cast<double>(reference[first + i]) - row[first + i]);
+      }
     }
+    const double sum = gap / all - (log_sum_exp(reference) - log_sum_exp(row));
     return std::max(sum, 0.0);
   }
 };

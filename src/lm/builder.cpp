@@ -16,7 +16,8 @@ constexpr int64_t kIrVersion = 11;
 Attribute int_attribute(const char* name, int64_t value) { return {name, value, {}}; }
 
 std::string past_name(int64_t layer, const char* what) { return fmt::format("past.{}.{}", layer, what); }
-std::string present_name(int64_t layer, const char* what) { return fmt::format("present.{}.{}", layer, what); }
+std::string new_name(int64_t layer, const char* what) { return fmt::format("new.{}.{}", layer, what); }
+constexpr const char* kPastTokens = "past_tokens";
 
 }  // namespace
 
@@ -81,16 +82,23 @@ void Builder::output(const std::string& name, const std::string& value, std::vec
 }
 
 void Builder::declare_cache(int64_t layer, int64_t kv_heads, int64_t head_width) {
+  if (past_source_.empty()) {
+    ValueInfo count;
+    count.name = kPastTokens;
+    count.type = DType::Int64;
+    count.shape = std::vector<Dim>{Dim{1, {}}};
+    model_.graph.inputs.push_back(std::move(count));
+  }
   for (const char* what : {"key", "value"}) {
     ValueInfo info;
     info.type = DType::Float32;
-    info.shape = {{std::nullopt, "batch"}, {kv_heads, {}}, {std::nullopt, "past"}, {head_width, {}}};
+    info.shape = {{std::nullopt, "batch"}, {kv_heads, {}}, {std::nullopt, "room"}, {head_width, {}}};
     info.name = past_name(layer, what);
     if (past_source_.empty()) past_source_ = info.name;
     model_.graph.inputs.push_back(info);
-    info.name = present_name(layer, what);
-    info.shape->at(2).symbol = "total";
-    presents_.push_back(std::move(info));
+    info.name = new_name(layer, what);
+    info.shape = {{std::nullopt, "batch"}, {std::nullopt, "tokens"}, {kv_heads * head_width, {}}};
+    new_.push_back(std::move(info));
   }
 }
 
@@ -294,10 +302,7 @@ const std::string& Builder::sequence() {
 }
 
 const std::string& Builder::past() {
-  return once("past", [&] {
-    if (past_source_.empty()) return ints({0});
-    return op("past", "Shape", {past_source_}, {int_attribute("start", 2), int_attribute("end", 3)});
-  });
+  return once("past", [&] { return past_source_.empty() ? ints({0}) : kPastTokens; });
 }
 
 const std::string& Builder::total() {
@@ -328,9 +333,10 @@ std::string Builder::positions(int64_t offset) {
     const std::string& scope = "positions";
     const std::string none = ints({});
     const auto scalar = [&](const std::string& value) { return op(scope, "Reshape", {value, none}); };
-    const std::string begin = scalar(op(scope, "Add", {past(), ints({offset})}));
-    const std::string end = scalar(op(scope, "Add", {total(), ints({offset})}));
-    return op(scope, "Expand", {op(scope, "Range", {begin, end, scalar(ints({1}))}), tokens()});
+    const std::string end = scalar(op(scope, "Add", {sequence(), ints({offset})}));
+    std::string places = op(scope, "Range", {scalar(ints({offset})), end, scalar(ints({1}))});
+    if (options_.cache) places = op(scope, "Add", {places, past()});
+    return op(scope, "Expand", {places, tokens()});
   });
 }
 
@@ -373,16 +379,34 @@ std::vector<Attribute> Builder::attention_attributes(const AttentionShape& shape
   return attributes;
 }
 
-std::string Builder::window_mask(int64_t window) {
+std::string Builder::seen(int64_t window) {
+  if (window == 0 && !options_.cache) return "";
   return once(fmt::format("mask.{}", window), [&] {
     const std::string& scope = "mask";
     const std::string none = ints({});
     const auto scalar = [&](const std::string& value) { return op(scope, "Reshape", {value, none}); };
-    const std::string one = scalar(ints({1}));
-    const std::string queries = op(scope, "Range", {scalar(past()), scalar(total()), one});
-    const std::string keys = op(scope, "Range", {scalar(ints({0})), scalar(total()), one});
+    const auto count = [&](const std::string& end) {
+      return op(scope, "Range", {scalar(ints({0})), scalar(end), scalar(ints({1}))});
+    };
+    const auto join = [&](const std::string& a, const std::string& b) {
+      return op(scope, "Concat", {a, b}, {int_attribute("axis", 0)});
+    };
+    std::string queries = count(sequence());
+    std::string keys = queries;
+    std::string filled;
+    if (options_.cache) {
+      const std::string room = op(scope, "Shape", {past_source_}, {int_attribute("start", 2), int_attribute("end", 3)});
+      const std::string places = count(room);
+      // The new tokens come behind the room: they always count.
+      const std::string numbers = join(places, op(scope, "Expand", {ints({-1}), sequence()}));
+      filled = op(scope, "Unsqueeze", {op(scope, "Less", {numbers, past()}), ints({0})});
+      if (window == 0) return filled;
+      queries = op(scope, "Add", {queries, past()});
+      keys = join(places, queries);
+    }
     const std::string gap = op(scope, "Sub", {op(scope, "Unsqueeze", {queries, ints({1})}), keys});
-    return op(scope, "Less", {gap, ints({window})});
+    const std::string near = op(scope, "Less", {gap, ints({window})});
+    return filled.empty() ? near : op(scope, "And", {near, filled});
   });
 }
 
@@ -391,18 +415,17 @@ std::string Builder::attention(const std::string& scope, int64_t layer, const st
   std::vector<Attribute> attributes = attention_attributes(shape);
   attributes.push_back(int_attribute("is_causal", 1));
   std::vector<std::string> inputs{q, k, v};
-  if (shape.window > 0) inputs.push_back(window_mask(shape.window));
+  const std::string mask = seen(shape.window);
+  if (!mask.empty()) inputs.push_back(mask);
   if (options_.cache) {
-    if (shape.window == 0) inputs.emplace_back();
     inputs.push_back(past_name(layer, "key"));
     inputs.push_back(past_name(layer, "value"));
+    op(scope, "Identity", {k});
+    model_.graph.nodes.back().outputs = {new_name(layer, "key")};
+    op(scope, "Identity", {v});
+    model_.graph.nodes.back().outputs = {new_name(layer, "value")};
   }
-  std::string y = op(scope, "Attention", std::move(inputs), std::move(attributes), options_.cache ? 3 : 1);
-  if (options_.cache) {
-    Node& node = model_.graph.nodes.back();
-    node.outputs[1] = present_name(layer, "key");
-    node.outputs[2] = present_name(layer, "value");
-  }
+  const std::string y = op(scope, "Attention", std::move(inputs), std::move(attributes));
   return fold(scope, y, shape.heads * shape.head_width);
 }
 
@@ -418,7 +441,7 @@ std::string Builder::full_attention(const std::string& scope, const std::string&
 
 Model Builder::finish(const std::string& name) {
   model_.graph.name = name;
-  for (ValueInfo& present : presents_) model_.graph.outputs.push_back(std::move(present));
+  for (ValueInfo& output : new_) model_.graph.outputs.push_back(std::move(output));
   return std::move(model_);
 }
 

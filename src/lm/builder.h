@@ -13,7 +13,7 @@
 namespace kaon::lm {
 
 struct BuildOptions {
-  bool cache = false;      ///< blocks take the keys and values of earlier tokens and give them with the new ones added
+  bool cache = false;      ///< blocks take the keys and values of earlier tokens and give those of the new ones
   bool last_only = false;  ///< logits of each sample's last token alone: [N, 1, vocabulary]
 };
 
@@ -45,8 +45,9 @@ class Builder {
   /// Any value as an output.
   void output(const std::string& name, const std::string& value, std::vector<Dim> shape);
 
-  /// With a cache: the inputs "past.L.key" and "past.L.value" [N, kv_heads, past, head_width] of this layer, and the
-  /// outputs "present.L.…". Comes before anything that depends on positions.
+  /// With a cache: the inputs "past.L.key" and "past.L.value" [N, kv_heads, room, head_width] of this layer, of which
+  /// the first `past_tokens` [1] count, and the outputs "new.L.…" [N, T, kv_heads · head_width]. Shapes stay the same
+  /// from token to token. Comes before anything that depends on positions.
   void declare_cache(int64_t layer, int64_t kv_heads, int64_t head_width);
 
   /// The last token's rows of each sample; from here on T is 1.
@@ -112,10 +113,12 @@ class Builder {
   /// [2]: N and T.
   const std::string& tokens();
   const std::string& sequence();
+  /// [1]: the tokens before these.
   const std::string& past();
   const std::string& total();
   std::string angle(const Rope& rope, const std::string& function);
-  std::string window_mask(int64_t window);
+  /// Which keys a query may look at, what is_causal says aside; "" where that is all. `window` as in AttentionShape.
+  std::string seen(int64_t window);
   std::vector<Attribute> attention_attributes(const AttentionShape& shape) const;
 
   const Weights& weights_;
@@ -125,7 +128,7 @@ class Builder {
   std::set<std::string> names_;  ///< of nodes and initializers
   std::string shape_source_;     ///< the value whose first two dimensions are N and T
   std::string past_source_;      ///< the first past key
-  std::vector<ValueInfo> presents_;
+  std::vector<ValueInfo> new_;   ///< outputs, after all others
 };
 
 }  // namespace kaon::lm

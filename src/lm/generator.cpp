@@ -32,43 +32,32 @@ int64_t choose(std::span<const float> logits, const Sampling& sampling, uint64_t
   return order[kept - 1];
 }
 
-TensorMap empty_cache(const Graph& graph, const Facts& facts, int64_t samples) {
-  TensorMap past;
-  for (const ValueInfo& input : graph.inputs) {
-    if (!input.name.starts_with("past.")) continue;
-    past[input.name] = Tensor::of<float>({samples, facts.kv_heads, 0, facts.head_width}, std::vector<float>{});
-  }
-  return past;
-}
-
 Generator::Generator(Model model, const Facts& facts)
-    : engine_(std::move(model)), facts_(facts), past_(empty_cache(engine_.model().graph, facts, 1)) {
-  for (const ValueInfo& output : engine_.model().graph.outputs) {
-    if (output.name.starts_with("present.")) past_names_.push_back("past." + output.name.substr(8));
-  }
-}
+    : engine_(std::move(model)), facts_(facts), cache_(engine_.model().graph, facts, 1) {}
 
 std::span<const float> Generator::feed(std::span<const int64_t> ids) {
   if (ids.empty()) fail(ErrorCode::InvalidInput, "input_ids", "no tokens to go on from");
-  if (tokens_ + std::ssize(ids) > facts_.positions) {
+  if (tokens() + std::ssize(ids) > facts_.positions) {
     fail(ErrorCode::InvalidInput, "input_ids", "{} tokens are more than the {} that the model was made for",
-         tokens_ + std::ssize(ids), facts_.positions);
+         tokens() + std::ssize(ids), facts_.positions);
   }
   for (const int64_t id : ids) {
     if (id < 0 || id >= facts_.vocabulary) {
       fail(ErrorCode::InvalidInput, "input_ids", "the token {} is none of {}", id, facts_.vocabulary);
     }
   }
-  TensorMap inputs = std::move(past_);
-  inputs["input_ids"] = Tensor::of<int64_t>({1, std::ssize(ids)}, ids);
-  // One step after the other: a plan for each length would cost more than it saves.
-  Frame frame = engine_.start(inputs);
-  inputs.clear();
-  frame.finish();
-  std::vector<Tensor> outputs = frame.outputs();
-  past_.clear();
-  for (size_t i = 0; i < past_names_.size(); ++i) past_[past_names_[i]] = std::move(outputs[i + 1]);
-  tokens_ += std::ssize(ids);
+  TensorMap inputs{{"input_ids", Tensor::of<int64_t>({1, std::ssize(ids)}, ids)}};
+  cache_.put_into(inputs);
+  std::vector<Tensor> outputs;
+  if (tokens() > 0 && ids.size() == 1) {
+    outputs = engine_.run(inputs);
+  } else {
+    // A plan for a length that comes once would cost more than it saves.
+    Frame frame = engine_.start(inputs);
+    frame.finish();
+    outputs = frame.outputs();
+  }
+  cache_.add(outputs);
   logits_ = std::move(outputs.front());
   return logits_.as<float>().last(static_cast<size_t>(facts_.vocabulary));
 }

@@ -1,11 +1,10 @@
 #pragma once
 #include <cstdint>
-#include <map>
 #include <span>
 #include <vector>
 
 #include "engine/engine.h"
-#include "lm/family.h"
+#include "lm/cache.h"
 
 namespace kaon::lm {
 
@@ -28,18 +27,13 @@ class Generator {
   /// Adds tokens to the text; returns the logits for the one that follows, valid until the next call. Throws
   /// InvalidInput past the model's positions or for an id that is none of the vocabulary.
   std::span<const float> feed(std::span<const int64_t> ids);
-  int64_t tokens() const { return tokens_; }
+  int64_t tokens() const { return cache_.tokens(); }
 
  private:
   Engine engine_;
   Facts facts_;
-  TensorMap past_;
-  std::vector<std::string> past_names_;  ///< by output, from the second on
+  KeyValueCache cache_;
   Tensor logits_;
-  int64_t tokens_ = 0;
 };
-
-/// For each input "past.…" of `graph` a tensor without tokens.
-TensorMap empty_cache(const Graph& graph, const Facts& facts, int64_t samples);
 
 }  // namespace kaon::lm

@@ -35,7 +35,7 @@ class LanguageModel {
   Model block(int64_t layer) const;
   /// "hidden" to "logits" [N, T, vocabulary].
   Model head() const;
-  /// "input_ids" to "logits"; with a cache also "past.L.key" … to "present.L.key" ….
+  /// "input_ids" to "logits"; with a cache also "past_tokens" and "past.L.key" … to "new.L.key" …: see KeyValueCache.
   Model whole(BuildOptions options = {}) const;
 
  private:

@@ -9,6 +9,7 @@
 #include "graph/layer.h"
 #include "io/npy/npy.h"
 #include "io/onnx/onnx.h"
+#include "lm/generator.h"
 #include "lm/language_model.h"
 
 namespace kaon::lm {
@@ -89,31 +90,17 @@ TEST_P(TruthTest, LayersAreNamedAsOnTheHub) {
 /// Token by token with a cache, the likeliest each time.
 TEST_P(TruthTest, GreedyContinuations) {
   const LanguageModel model = LanguageModel::open(kModels / GetParam());
-  const Facts& facts = model.facts();
-  const Engine engine(model.whole({.cache = true}));
   const nlohmann::json truth = nlohmann::json::parse(std::ifstream(kModels / GetParam() / "truth.json"));
   constexpr size_t kNew = 48;
   for (const nlohmann::json& row : truth.at("greedy_48")) {
     const auto expected = row.at("ids").get<std::vector<int64_t>>();
     ASSERT_GT(expected.size(), kNew);
-    TensorMap inputs{{"input_ids", ids_of({expected.begin(), expected.end() - kNew})}};
-    for (const ValueInfo& input : engine.model().graph.inputs) {
-      if (input.name != "input_ids") {
-        inputs[input.name] = Tensor::of<float>({1, facts.kv_heads, 0, facts.head_width}, std::vector<float>{});
-      }
-    }
+    Generator generator(model.whole({.cache = true, .last_only = true}), model.facts());
     std::vector<int64_t> ids(expected.begin(), expected.end() - kNew);
+    std::span<const float> logits = generator.feed(ids);
     for (size_t i = 0; i < kNew; ++i) {
-      Frame frame = engine.start(inputs);
-      frame.finish();
-      const std::vector<Tensor> outputs = frame.outputs();
-      const auto row_values = outputs[0].as<float>().last(static_cast<size_t>(facts.vocabulary));
-      ids.push_back(std::ranges::max_element(row_values) - row_values.begin());
-      inputs["input_ids"] = ids_of({ids.back()});
-      for (size_t k = 1; k < outputs.size(); ++k) {
-        std::string past = engine.model().graph.outputs[k].name;
-        inputs[past.replace(0, 7, "past")] = outputs[k];
-      }
+      ids.push_back(choose(logits, {}, i));
+      logits = generator.feed(std::span(&ids.back(), 1));
     }
     EXPECT_EQ(ids, expected) << row.at("prompt");
   }

@@ -170,6 +170,9 @@ void AttentionAction::attend(Runtime& runtime, int64_t sample, int64_t head, int
   for (int64_t i = 0; i < rows; ++i) {
     float* row = scores + i * row_length;
     const int64_t seen = i >= count ? 0 : causal_ ? std::min(sizes_.keys, first + i + 1) : sizes_.keys;
+    if (softcap_ > 0) {
+      for (int64_t k = 0; k < seen; ++k) row[k] = std::tanh(row[k] / softcap_) * softcap_;
+    }
     if (mask_.slot >= 0 && seen > 0) {
       const int64_t at = sample * mask_.sample + head * mask_.head + (first + i) * mask_.query;
       if (mask_.flags) {

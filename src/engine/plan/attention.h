@@ -18,7 +18,8 @@ class SoftmaxRowsAction : public Action {
   int64_t rows_, columns_;
 };
 
-/// softmax(q·kᵀ·scale + mask)·v for each sample and head, in blocks of queries; what a causal mask hides is left out.
+/// softmax(cap(q·kᵀ·scale) + mask)·v, where cap(x) is softcap·tanh(x / softcap) or, where that is 0, x: for each sample
+/// and head, in blocks of queries; what a causal mask hides is left out.
 class AttentionAction : public Action {
  public:
   /// Elements from one to the next.
@@ -38,9 +39,18 @@ class AttentionAction : public Action {
     int32_t slot;
     Strides strides;
   };
-  AttentionAction(Sizes sizes, Operand q, Operand k, Operand v, Operand out, int32_t scratch, float scale, bool causal,
-                  Mask mask)
-      : sizes_(sizes), q_(q), k_(k), v_(v), out_(out), scratch_(scratch), scale_(scale), causal_(causal), mask_(mask) {}
+  AttentionAction(Sizes sizes, Operand q, Operand k, Operand v, Operand out, int32_t scratch, float scale,
+                  float softcap, bool causal, Mask mask)
+      : sizes_(sizes),
+        q_(q),
+        k_(k),
+        v_(v),
+        out_(out),
+        scratch_(scratch),
+        scale_(scale),
+        softcap_(softcap),
+        causal_(causal),
+        mask_(mask) {}
   /// Elements of the scratch slot.
   static int64_t scratch_size(const Sizes& sizes);
   void run(Runtime& runtime) override;
@@ -52,7 +62,7 @@ class AttentionAction : public Action {
   Sizes sizes_;
   Operand q_, k_, v_, out_;
   int32_t scratch_;
-  float scale_;
+  float scale_, softcap_;
   bool causal_;
   Mask mask_;
 };

@@ -1,7 +1,7 @@
 // What transformers are made of beside products: attention, rotary embeddings, norms of rows.
 #include <cmath>
 
-#include "engine/plan/attention.h"
+#include "engine/plan/cached_attention.h"
 #include "engine/plan/lowering.h"
 
 namespace kaon {
@@ -42,12 +42,12 @@ std::optional<AttentionAction::Mask> mask_of(const Shape& shape, const Shape& ov
 
 bool Lowering::lower_attention(const PlanOp& op) {
   const auto given = [&](size_t i) { return i < op.inputs.size() && op.inputs[i] >= 0; };
-  if (op.outputs.size() != 1 || op.inputs.size() < 3 || given(4) || given(5) || given(6)) return false;
+  if (op.outputs.size() != 1 || op.inputs.size() < 3 || given(4) != given(5) || given(6)) return false;
   const Node& node = *op.node;
-  for (size_t i = 0; i < 3; ++i) {
-    if (!is_float(op.inputs[i])) return false;
+  const bool cached = given(4);
+  for (const size_t i : {0, 1, 2, 4, 5}) {
+    if ((i < 3 || cached) && !is_float(op.inputs[i])) return false;
   }
-  if (node.get_float("softcap", 0) > 0) return false;
   const int64_t key_heads = node.get_int("kv_num_heads", 0);
   const auto q = heads_of(facts(op.inputs[0]).shape, node.get_int("q_num_heads", 0));
   const auto k = heads_of(facts(op.inputs[1]).shape, key_heads);
@@ -57,17 +57,48 @@ bool Lowering::lower_attention(const PlanOp& op) {
       v->tokens != k->tokens || k->width != q->width || q->heads % k->heads != 0) {
     return false;
   }
+  std::optional<Heads> past_k, past_v;
+  if (cached) {
+    past_k = heads_of(facts(op.inputs[4]).shape, key_heads);
+    past_v = heads_of(facts(op.inputs[5]).shape, key_heads);
+    const auto fits = [](const std::optional<Heads>& past, const Heads& more) {
+      return past && past->samples == more.samples && past->heads == more.heads && past->width == more.width;
+    };
+    if (!fits(past_k, *k) || !fits(past_v, *v) || past_k->tokens != past_v->tokens) return false;
+  }
+  int64_t keys = (cached ? past_k->tokens : 0) + k->tokens;
   AttentionAction::Mask mask;
   if (given(3)) {
     const ValueFacts& facts = this->facts(op.inputs[3]);
-    const auto laid = mask_of(facts.shape, {q->samples, q->heads, q->tokens, k->tokens});
-    if (!laid || (facts.type != DType::Bool && facts.type != DType::Float32)) return false;
+    // Keys behind the mask's end are not looked at.
+    if (!cached && !facts.shape.empty()) keys = std::min(keys, facts.shape.back());
+    const auto laid = mask_of(facts.shape, {q->samples, q->heads, q->tokens, keys});
+    if (!laid || (facts.type != DType::Bool && (cached || facts.type != DType::Float32))) return false;
     mask = *laid;
     mask.flags = facts.type == DType::Bool;
     mask.slot = request_plain(op.inputs[3]);
   }
-  const AttentionAction::Sizes sizes{q->samples, q->heads, k->heads, q->tokens, k->tokens, q->width, v->width};
-  const int32_t slots[] = {request_plain(op.inputs[0]), request_plain(op.inputs[1]), request_plain(op.inputs[2])};
+  const float* given_scale = node.get_if<float>("scale");
+  const float scale = given_scale != nullptr ? *given_scale : 1 / std::sqrt(static_cast<float>(q->width));
+  const float softcap = node.get_float("softcap", 0);
+  const bool causal = node.get_int("is_causal", 0) != 0;
+  const auto operand = [&](size_t input, const Heads& heads) {
+    return AttentionAction::Operand{request_plain(op.inputs[input]), heads.strides};
+  };
+  const AttentionAction::Operand of_q = operand(0, *q), of_k = operand(1, *k), of_v = operand(2, *v);
+  if (cached) {
+    const AttentionAction::Operand of_past_k = operand(4, *past_k), of_past_v = operand(5, *past_v);
+    const int32_t out = define_plain(op.outputs[0]);
+    if (mask.slot >= 0) touch(mask.slot);
+    emit(std::make_unique<CachedAttentionAction>(
+             CachedAttentionAction::Sizes{q->samples, q->heads, k->heads, q->tokens, past_k->tokens, k->tokens,
+                                          q->width, v->width},
+             CachedAttentionAction::Operands{of_q, of_k, of_v, of_past_k, of_past_v, {out, y->strides}}, scale, softcap,
+             causal, mask),
+         {of_q.slot, of_k.slot, of_v.slot, of_past_k.slot, of_past_v.slot}, {out});
+    return true;
+  }
+  const AttentionAction::Sizes sizes{q->samples, q->heads, k->heads, q->tokens, keys, q->width, v->width};
   ValueFacts packed;
   packed.shape = {AttentionAction::scratch_size(sizes)};
   packed.type = DType::Float32;
@@ -75,14 +106,10 @@ bool Lowering::lower_attention(const PlanOp& op) {
   states_.emplace_back();
   const int32_t scratch = define_plain(packed_value);
   const int32_t out = define_plain(op.outputs[0]);
-  const float* given_scale = node.get_if<float>("scale");
-  const float scale = given_scale != nullptr ? *given_scale : 1 / std::sqrt(static_cast<float>(q->width));
   if (mask.slot >= 0) touch(mask.slot);
-  emit(std::make_unique<AttentionAction>(
-           sizes, AttentionAction::Operand{slots[0], q->strides}, AttentionAction::Operand{slots[1], k->strides},
-           AttentionAction::Operand{slots[2], v->strides}, AttentionAction::Operand{out, y->strides}, scratch, scale,
-           node.get_int("is_causal", 0) != 0, mask),
-       {slots[0], slots[1], slots[2]}, {scratch, out});
+  emit(std::make_unique<AttentionAction>(sizes, of_q, of_k, of_v, AttentionAction::Operand{out, y->strides}, scratch,
+                                         scale, softcap, causal, mask),
+       {of_q.slot, of_k.slot, of_v.slot}, {scratch, out});
   return true;
 }
 

@@ -5,6 +5,7 @@
 #include <string_view>
 
 #include "engine/plan/lowering.h"
+#include "engine/plan/row_product.h"
 #include "engine/plan/small_product.h"
 
 namespace kaon {
@@ -434,6 +435,18 @@ size_t Lowering::general_posts(const PlanOp& op, const Desc& destination) {
 /// a [M, K] times b [K, N], with a bias of N; `weights_strides` says how b lies in memory.
 bool Lowering::emit_matmul(const PlanOp& op, int32_t a, const Shape& a_dims, int32_t b, const Desc& b_desc,
                            const at::Tensor& bias, const Shape& y_dims) {
+  // A row of its own comes again and again, as texts grow by a token: no copy of the weights is worth making for it.
+  if (any_length_ && facts(b).is_static && a_dims.size() == 2 && a_dims[0] == 1) {
+    const at::Tensor& weights = facts(b).constant.tensor;
+    const bool transposed = b_desc.data.format_desc.blocking.strides[0] == 1;
+    const int32_t in = request_plain(a);
+    const int32_t out = define_plain(op.outputs[0]);
+    emit(std::make_unique<RowProductAction>(in, out, RowProductAction::Sizes{a_dims[1], y_dims[1]}, weights, bias,
+                                            transposed),
+         {in}, {out});
+    post_ops_apart(op, op.outputs[0], true);
+    return true;
+  }
   Product product;
   product.source = a;
   const bool packs = facts(b).is_static && a_dims.size() == 2;

@@ -101,6 +101,32 @@ TEST(PlannedAttention, UnderMasks) {
   }
 }
 
+TEST(PlannedAttention, WithAPast) {
+  const auto attend = [](int64_t samples, int64_t heads, int64_t key_heads, int64_t tokens, int64_t room, int64_t width,
+                         int64_t value_width, const Tensor& mask, bool causal, float softcap) {
+    std::vector<Attribute> attributes{number("is_causal", causal ? 1 : 0), number("q_num_heads", heads),
+                                      number("kv_num_heads", key_heads)};
+    if (softcap > 0) attributes.push_back({"softcap", softcap, {}});
+    check("Attention",
+          {numbers({samples, tokens, heads * width}, 1), numbers({samples, tokens, key_heads * width}, 2),
+           numbers({samples, tokens, key_heads * value_width}, 3), mask, numbers({samples, key_heads, room, width}, 4),
+           numbers({samples, key_heads, room, value_width}, 5)},
+          std::move(attributes));
+  };
+  for (const bool causal : {false, true}) {
+    for (const float softcap : {0.0F, 2.0F}) {
+      attend(1, 4, 2, 1, 50, 16, 16, flags({1, 51}, 6), causal, softcap);
+      attend(1, 4, 4, 1, 3, 7, 9, {}, causal, softcap);
+      attend(2, 6, 2, 5, 37, 12, 20, flags({5, 42}, 7), causal, softcap);
+      attend(2, 6, 2, 5, 37, 12, 20, flags({2, 1, 5, 42}, 8), causal, softcap);
+      attend(2, 3, 1, 3, 20, 8, 8, flags({1, 3, 1, 23}, 9), causal, softcap);
+    }
+  }
+  // Nothing counts, and what is left to the kernel.
+  attend(1, 2, 2, 1, 8, 8, 8, Tensor::copy_bytes(DType::Bool, {1, 9}, std::vector<std::byte>(9)), true, 0);
+  attend(1, 2, 2, 2, 8, 8, 8, numbers({2, 10}, 10), true, 0);
+}
+
 TEST(PlannedAttention, AQueryThatSeesNothingGivesZeros) {
   std::vector<float> values(100, 0);
   std::fill(values.begin() + 30, values.begin() + 50, -INFINITY);

@@ -1,0 +1,32 @@
+#include "engine/plan/row_product.h"
+
+#include <algorithm>
+
+#include "base/parallel.h"
+#include "numerics/row_product.h"
+
+namespace kaon {
+
+void RowProductAction::run(Runtime& runtime) {
+  constexpr int64_t kLine = 16;                  // results on one line of the cache
+  constexpr int64_t kWorthAThread = 128 * 1024;  // multiplications
+  const auto [inputs, outputs] = sizes_;
+  const auto* x = runtime.at<const float>(in_);
+  auto* y = runtime.at<float>(out_);
+  const float* bias = bias_.defined() ? bias_.data_ptr<float>() : nullptr;
+  const at::ScalarType type = weights_.scalar_type();
+  const StoredMatrix matrix{.data = weights_.data_ptr(),
+                            .type = type == at::kFloat  ? FloatView::Type::Float32
+                                    : type == at::kHalf ? FloatView::Type::Float16
+                                                        : FloatView::Type::BFloat16,
+                            .row_length = transposed_ ? inputs : outputs};
+  parallel_for(0, (outputs + kLine - 1) / kLine, std::max<int64_t>(1, kWorthAThread / (kLine * inputs)),
+               [&, inputs = inputs, outputs = outputs](int64_t begin, int64_t end) {
+                 const int64_t first = begin * kLine;
+                 const int64_t count = std::min(end * kLine, outputs) - first;
+                 (transposed_ ? dot_rows : sum_rows)(x, matrix, first, bias == nullptr ? nullptr : bias + first,
+                                                     y + first, count, inputs);
+               });
+}
+
+}  // namespace kaon
