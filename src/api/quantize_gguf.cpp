@@ -23,28 +23,25 @@ namespace fs = std::filesystem;
 
 namespace {
 
-/// What a scheme gives to most matrices, to those of which llama.cpp knows that they hurt, and to the head.
+/// What a scheme gives to most matrices and to the head.
 struct Mixture {
-  const char* name;
+  std::string_view name;
   int file_type;  ///< general.file_type
   const char* usual;
-  const char* more;
   const char* head;
 };
 
-constexpr Mixture kMixtures[] = {{"f32", 0, "F32", "F32", "F32"},        {"f16", 1, "F16", "F16", "F16"},
-                                 {"bf16", 32, "BF16", "BF16", "BF16"},   {"q8_0", 7, "Q8_0", "Q8_0", "Q8_0"},
-                                 {"q4_0", 2, "Q4_0", "Q4_0", "Q6_K"},    {"q4_1", 3, "Q4_1", "Q4_1", "Q6_K"},
-                                 {"q5_0", 8, "Q5_0", "Q5_0", "Q6_K"},    {"q5_1", 9, "Q5_1", "Q5_1", "Q6_K"},
-                                 {"q2_k", 10, "Q2_K", "Q3_K", "Q6_K"},   {"q3_k_m", 12, "Q3_K", "Q4_K", "Q6_K"},
-                                 {"q4_k_m", 15, "Q4_K", "Q6_K", "Q6_K"}, {"q5_k_m", 17, "Q5_K", "Q6_K", "Q6_K"},
-                                 {"q6_k", 18, "Q6_K", "Q6_K", "Q6_K"},   {"iq4_nl", 25, "IQ4_NL", "IQ4_NL", "Q6_K"},
-                                 {"mxfp4", 38, "MXFP4", "MXFP4", "Q8_0"}};
+constexpr Mixture kMixtures[] = {
+    {"f32", 0, "F32", "F32"},       {"f16", 1, "F16", "F16"},         {"bf16", 32, "BF16", "BF16"},
+    {"q8_0", 7, "Q8_0", "Q8_0"},    {"q4_0", 2, "Q4_0", "Q6_K"},      {"q4_1", 3, "Q4_1", "Q6_K"},
+    {"q5_0", 8, "Q5_0", "Q6_K"},    {"q5_1", 9, "Q5_1", "Q6_K"},      {"q2_k", 10, "Q2_K", "Q6_K"},
+    {"q3_k_m", 12, "Q3_K", "Q6_K"}, {"q4_k_m", 15, "Q4_K", "Q6_K"},   {"q5_k_m", 17, "Q5_K", "Q6_K"},
+    {"q6_k", 18, "Q6_K", "Q6_K"},   {"iq4_nl", 25, "IQ4_NL", "Q6_K"}, {"mxfp4", 38, "MXFP4", "Q8_0"}};
 
 const Mixture* find_mixture(const std::string& name) {
   std::string lower = name;
   std::ranges::transform(lower, lower.begin(), [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
-  const auto row = std::ranges::find(kMixtures, lower, [](const Mixture& m) { return std::string(m.name); });
+  const auto row = std::ranges::find(kMixtures, lower, &Mixture::name);
   return row == std::end(kMixtures) ? nullptr : row;
 }
 
@@ -63,6 +60,38 @@ const GgufType& fitting(const char* name, int64_t row) {
 /// The first and last eighth of the blocks, and every third between.
 bool wants_more(int64_t layer, int64_t layers) {
   return layer < layers / 8 || layer >= 7 * layers / 8 || (layer - layers / 8) % 3 == 2;
+}
+
+/// A matrix of a block, and what decides how many bits it gets.
+struct BlockMatrix {
+  std::string part;  ///< "attn_v"
+  int64_t layer = 0;
+  int64_t layers = 0;
+  int64_t heads_each = 1;   ///< heads that share keys and values
+  bool calibrated = false;  ///< importance is known
+};
+
+/// The types that llama.cpp's mixtures give to the matrices that hurt.
+const char* type_in(const Mixture& mixture, const BlockMatrix& matrix) {
+  const std::string& part = matrix.part;
+  const bool value = part == "attn_v", down = part == "ffn_down", output = part == "attn_output",
+             qkv = part == "attn_qkv";
+  const bool shared = matrix.heads_each >= 4;
+  if (mixture.name == "q2_k") {
+    if (value) return shared ? "Q4_K" : "Q3_K";
+    if (down || output) return "Q3_K";
+  } else if (mixture.name == "q3_k_m") {
+    if (value) return matrix.layer < 2 ? "Q5_K" : "Q4_K";
+    if (down) return matrix.layer < matrix.layers / 16 ? "Q5_K" : "Q4_K";
+    if (output || qkv) return "Q4_K";
+  } else if (mixture.name == "q4_k_m" || mixture.name == "q5_k_m") {
+    if ((value || down) && wants_more(matrix.layer, matrix.layers)) return "Q6_K";
+    if (qkv) return mixture.name == "q4_k_m" ? "Q5_K" : "Q6_K";
+  } else if (mixture.name == "iq4_nl") {
+    if (value && shared) return "Q5_K";
+    if (down && !matrix.calibrated && matrix.layer < matrix.layers / 8) return "Q5_K";
+  }
+  return mixture.usual;
 }
 
 struct Source {
@@ -105,7 +134,7 @@ class GgufQuantizer {
   }
 
   QuantizeReport run(const DataOptions& data, Progress& progress) {
-    find_sources();
+    find_sources(!data.calib.empty());
     if (!data.calib.empty()) look_at(data, progress);
     std::vector<GgufPlanned> tensors;
     for (const Source& source : sources_) tensors.push_back(source.planned);
@@ -139,7 +168,7 @@ class GgufQuantizer {
     report_.calibration = {data->size(), watch.seconds()};
   }
 
-  void find_sources() {
+  void find_sources(bool calibrated) {
     const std::string prefix = lm::families().get(model_.family_name()).prefix;
     for (const auto& [stored, at] : checkpoint_) {
       std::string hub = stored;
@@ -155,7 +184,7 @@ class GgufQuantizer {
       if (name == "output.weight" && model_.facts().tied) continue;
       Shape shape = at.tensor.shape();
       if (lm::is_turned_in_gguf(architecture_, hub)) std::ranges::reverse(shape);
-      const GgufType& type = type_of(name, shape);
+      const GgufType& type = type_of(name, shape, calibrated);
       if (type.block > 1) {
         report_.layers.push_back(name.substr(0, name.rfind('.')));
         ++report_.quantizers;
@@ -171,7 +200,7 @@ class GgufQuantizer {
     return {name.find("_embd") != std::string::npos ? -1 : int64_t{1} << 40, name};
   }
 
-  const GgufType& type_of(const std::string& name, const Shape& shape) {
+  const GgufType& type_of(const std::string& name, const Shape& shape, bool calibrated) {
     if (shape.size() != 2 || name.starts_with("position_embd")) return gguf_type("F32");
     const std::string layer = name.substr(0, name.rfind('.'));
     const bool excluded =
@@ -179,8 +208,11 @@ class GgufQuantizer {
     if (excluded) return gguf_type("F16");
     const bool head = name == "output.weight" || (name == "token_embd.weight" && model_.facts().tied);
     const char* wanted = head ? mixture_.head : mixture_.usual;
-    const bool sensitive = name.ends_with("attn_v.weight") || name.ends_with("ffn_down.weight");
-    if (sensitive && wants_more(place_of(name).first, model_.facts().layers)) wanted = mixture_.more;
+    if (layer.starts_with("blk.")) {
+      const lm::Facts& facts = model_.facts();
+      wanted = type_in(mixture_, {layer.substr(layer.rfind('.') + 1), place_of(name).first, facts.layers,
+                                  facts.heads / std::max<int64_t>(1, facts.kv_heads), calibrated});
+    }
     const GgufType& type = fitting(wanted, shape.back());
     if (type.name != wanted) {
       report_.skipped.push_back(
@@ -198,6 +230,7 @@ class GgufQuantizer {
     keys.emplace_back("general.quantization_version", int64_t{2});
     if (!fs::exists(in_ / "tokenizer.json")) {
       report_.notes.emplace_back("no tokenizer.json in the folder: the file has no tokenizer");
+      keys.emplace_back("tokenizer.ggml.model", std::string("none"));
       return keys;
     }
     Vocabulary vocabulary = read_json_vocabulary(in_ / "tokenizer.json");
@@ -350,7 +383,7 @@ QuantizeReport quantize_gguf(const fs::path& in, const fs::path& out, const std:
     fail(ErrorCode::InvalidInput, in.string(), "the folder of a language model is needed, with a config.json");
   }
   QuantizeReport report = GgufQuantizer(in, out, *mixture, exclude).run(data, *options.progress);
-  report.scheme = mixture->name;
+  report.scheme = std::string(mixture->name);
   report.seconds = watch.seconds();
   report.peak_mb = peak_memory_mb();
   return report;

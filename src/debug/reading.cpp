@@ -1,8 +1,11 @@
 #include "debug/reading.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
+#include <algorithm>
 #include <cmath>
+#include <functional>
 #include <utility>
 #include <vector>
 
@@ -15,6 +18,7 @@ constexpr double kBigShare = 0.25;   // of the range
 constexpr double kBigShift = 0.02;   // of the standard deviation
 constexpr double kFineError = 0.03;  // about 30 dB
 constexpr double kBigEffect = 0.05;  // of the outputs' error
+constexpr size_t kNamed = 4;         // outlier channels, the loudest
 
 std::string percent(double share) {
   const double value = 100 * share;
@@ -82,10 +86,15 @@ class Findings {
 
   void outliers() {
     if (!shares_range()) return;
-    const auto count = std::ssize(quantizer_.outlier_channels());
+    std::vector<int64_t> loud = quantizer_.outlier_channels();
+    const auto count = std::ssize(loud);
     if (count == 0 || quantizer_.outlier_range() < kBigShare) return;
-    say("{} of {} {} hold {} of the range", count, quantizer_.channels.size(), channel_word(quantizer_),
-        percent(quantizer_.outlier_range()));
+    std::ranges::stable_sort(loud, std::ranges::greater(),
+                             [&](int64_t i) { return quantizer_.channels[static_cast<size_t>(i)].absmax(); });
+    loud.resize(std::min(loud.size(), kNamed));
+    const std::string more = count > std::ssize(loud) ? fmt::format(" and {} more", count - std::ssize(loud)) : "";
+    say("{} of {} {} ({}{}) hold {} of the range", count, quantizer_.channels.size(), channel_word(quantizer_),
+        fmt::join(loud, ", "), more, percent(quantizer_.outlier_range()));
   }
 
   void zeroed() {

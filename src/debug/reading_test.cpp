@@ -19,11 +19,14 @@ QuantizerDebug with_channels(size_t loud) {
   return quantizer;
 }
 
-TEST(Reading, LoudChannelsAreCounted) {
-  EXPECT_EQ(read_quantizer(with_channels(3)), "3 of 64 input channels hold 41 % of the range");
+TEST(Reading, LoudChannelsAreCountedAndNamed) {
+  EXPECT_EQ(read_quantizer(with_channels(3)), "3 of 64 input channels (0, 1, 2) hold 41 % of the range");
+  QuantizerDebug many = with_channels(6);
+  many.channels[4] = {-5, 4, 1, 4, 1e-6};
+  EXPECT_EQ(read_quantizer(many), "6 of 64 input channels (4, 0, 1, 2 and 2 more) hold 41 % of the range");
   QuantizerDebug weight = with_channels(1);
   weight.kind = Slot::Weight;
-  EXPECT_EQ(read_quantizer(weight), "1 of 64 output channels of the weight hold 41 % of the range");
+  EXPECT_EQ(read_quantizer(weight), "1 of 64 output channels of the weight (0) hold 41 % of the range");
 }
 
 TEST(Reading, ChannelsWithTheirOwnScalesDoNotCompete) {
