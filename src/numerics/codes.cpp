@@ -6,10 +6,15 @@
 
 #include "numerics/random.h"
 
-namespace kaon {
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "numerics/codes.cpp"
+#include "hwy/foreach_target.h"
+#include "hwy/highway.h"
 
+// Plain loops, which compilers vectorize for each target.
+HWY_BEFORE_NAMESPACE();
+namespace kaon::HWY_NAMESPACE {
 namespace {
-
 /// saturate(round(y) + zero_point) for codes of up to 16 bits: limited first, so that float32 and int32 are exact and
 /// compilers vectorize it.
 template <Rounding kRounding>
@@ -66,6 +71,46 @@ void write_codes(int code_bytes, std::byte* codes, int64_t count, const Code& co
   }
 }
 
+void encode_step(const EncodeJob& job, const float* divided, const int32_t* zero_point, int64_t index, int64_t count,
+                 std::byte* codes) {
+  const auto& [format, options, floats] = job;
+  float u[Encoder::kStep] = {};
+  int32_t zero[Encoder::kStep] = {};
+  if (options.rounding == Rounding::Stochastic) {
+    for (int64_t i = 0; i < count; ++i) u[i] = random_unit(options.seed, static_cast<uint64_t>(index + i));
+  }
+  if (zero_point != nullptr) std::copy_n(zero_point, count, zero);
+  const int64_t low = format.integer_min();
+  const int64_t high = format.integer_max();
+  with_rounding(options.rounding, [&]<Rounding kRounding>() {
+    if (format.kind == FormatKind::Float) {
+      const FloatCodec codec = *floats;  // a copy of its own can stay in registers
+      write_codes(format.code_bytes(), codes, count,
+                  [&](int64_t i) { return codec.encode<kRounding>(divided[i], u[i]); });
+    } else if (format.bits > 16) {
+      write_codes<int32_t>(
+          codes, count, [&](int64_t i) { return wide_integer_code<kRounding>(divided[i], u[i], zero[i], low, high); });
+    } else {
+      const auto narrow_low = static_cast<int32_t>(low);
+      const auto narrow_high = static_cast<int32_t>(high);
+      write_codes(format.code_bytes(), codes, count, [&](int64_t i) {
+        return integer_code<kRounding>(divided[i], u[i], zero[i], narrow_low, narrow_high);
+      });
+    }
+  });
+}
+
+}  // namespace
+}  // namespace kaon::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace kaon {
+
+HWY_EXPORT(encode_step);
+
+namespace {
+
 template <class T>
 T read_code(const std::byte* codes, int64_t i) {
   T code;
@@ -81,30 +126,7 @@ Encoder::Encoder(const Format& format, const QuantizeOptions& options) : format_
 
 void Encoder::encode(const float* divided, const int32_t* zero_point, int64_t index, int64_t count,
                      std::byte* codes) const {
-  float u[kStep] = {};
-  int32_t zero[kStep] = {};
-  if (options_.rounding == Rounding::Stochastic) {
-    for (int64_t i = 0; i < count; ++i) u[i] = random_unit(options_.seed, static_cast<uint64_t>(index + i));
-  }
-  if (zero_point != nullptr) std::copy_n(zero_point, count, zero);
-  const int64_t low = format_.integer_min();
-  const int64_t high = format_.integer_max();
-  with_rounding(options_.rounding, [&]<Rounding kRounding>() {
-    if (format_.kind == FormatKind::Float) {
-      const FloatCodec codec = *codec_;  // a copy of its own can stay in registers
-      write_codes(format_.code_bytes(), codes, count,
-                  [&](int64_t i) { return codec.encode<kRounding>(divided[i], u[i]); });
-    } else if (format_.bits > 16) {
-      write_codes<int32_t>(
-          codes, count, [&](int64_t i) { return wide_integer_code<kRounding>(divided[i], u[i], zero[i], low, high); });
-    } else {
-      const auto narrow_low = static_cast<int32_t>(low);
-      const auto narrow_high = static_cast<int32_t>(high);
-      write_codes(format_.code_bytes(), codes, count, [&](int64_t i) {
-        return integer_code<kRounding>(divided[i], u[i], zero[i], narrow_low, narrow_high);
-      });
-    }
-  });
+  HWY_DYNAMIC_DISPATCH(encode_step)({format_, options_, codec_}, divided, zero_point, index, count, codes);
 }
 
 Decoder::Decoder(const Format& format) : format_(format) {
@@ -138,3 +160,4 @@ void Decoder::decode(const std::byte* codes, const int32_t* zero_point, int64_t 
 }
 
 }  // namespace kaon
+#endif

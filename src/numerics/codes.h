@@ -8,6 +8,12 @@
 
 namespace kaon {
 
+struct EncodeJob {
+  const Format& format;
+  const QuantizeOptions& options;
+  const std::optional<FloatCodec>& codec;  ///< of Float formats
+};
+
 /// Already divided numbers to unpacked codes of an Integer or Float format, a step at a time.
 class Encoder {
  public:

@@ -224,13 +224,14 @@ GptqFactor factor_for_gptq(const Matrix& gram, const GptqOptions& options, const
   return result;
 }
 
-void round_gptq(const GroupRows& rows, const GptqFactor& factor, FloatMatrix& codes) {
+std::vector<double> round_gptq(const GroupRows& rows, const GptqFactor& factor, FloatMatrix& codes) {
   constexpr int64_t kColumnBlock = 128;
   const GridWeight& weight = rows.weight;
   const int64_t cols = rows.target.cols;
   const int64_t count = rows.target.rows;
   const std::vector<int64_t>& order = factor.order;
   const Matrix& upper = factor.upper;
+  std::vector<double> errors(static_cast<size_t>(count));
   Matrix left(count, cols);
   for (int64_t r = 0; r < count; ++r) {
     for (int64_t i = 0; i < cols; ++i) left(r, i) = rows.target(r, order[static_cast<size_t>(i)]);
@@ -247,6 +248,7 @@ void round_gptq(const GroupRows& rows, const GptqFactor& factor, FloatMatrix& co
           codes(row, col) = code;
           const double error = (left(r, i) - static_cast<double>(code) * weight.step(row, col)) / upper(i, i);
           lost(r, i - begin) = error;
+          errors[static_cast<size_t>(r)] += error * error;
           for (int64_t k = i + 1; k < end; ++k) left(r, k) -= error * upper(i, k);
         }
       }
@@ -262,6 +264,7 @@ void round_gptq(const GroupRows& rows, const GptqFactor& factor, FloatMatrix& co
                      std::minus<>());
     }
   }
+  return errors;
 }
 
 void descend(const GroupRows& rows, double damping, int64_t sweeps, FloatMatrix& codes) {

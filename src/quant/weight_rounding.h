@@ -83,8 +83,9 @@ struct GptqFactor {
 };
 GptqFactor factor_for_gptq(const Matrix& gram, const GptqOptions& options, const std::string& what);
 
-/// Rounds column after column; what one loses, those to come take back (Frantar et al. 2022, arXiv:2210.17323).
-void round_gptq(const GroupRows& rows, const GptqFactor& factor, FloatMatrix& codes);
+/// Rounds column after column; what one loses, those to come take back (Frantar et al. 2022, arXiv:2210.17323). Returns
+/// the error that each row is left with.
+std::vector<double> round_gptq(const GroupRows& rows, const GptqFactor& factor, FloatMatrix& codes);
 
 /// Changes one code at a time, by whatever lowers the error of its row most, until a sweep changes nothing.
 void descend(const GroupRows& rows, double damping, int64_t sweeps, FloatMatrix& codes);

@@ -28,8 +28,21 @@ void pack_words(const std::byte* numbers, int64_t count, int bits, std::span<uin
   if (filled > 0) words[at] = static_cast<uint32_t>(held);
 }
 
+void unpack_nibbles(const std::byte* bytes, std::span<std::byte> numbers) {
+  const size_t pairs = numbers.size() / 2;
+  for (size_t i = 0; i < pairs; ++i) {
+    numbers[2 * i] = bytes[i] & std::byte{15};
+    numbers[2 * i + 1] = bytes[i] >> 4;
+  }
+  if (numbers.size() % 2 != 0) numbers.back() = bytes[pairs] & std::byte{15};
+}
+
 void unpack_words(const uint32_t* words, int64_t count, int bits, std::span<std::byte> numbers, int64_t stride,
                   int64_t word_stride) {
+  if (bits == 4 && stride == 1 && word_stride == 1) {
+    unpack_nibbles(reinterpret_cast<const std::byte*>(words), numbers.first(static_cast<size_t>(count)));
+    return;
+  }
   const uint64_t mask = (uint64_t{1} << bits) - 1;
   uint64_t held = 0;
   int filled = 0;

@@ -13,6 +13,9 @@ void pack_words(const std::byte* numbers, int64_t count, int bits, std::span<uin
 void unpack_words(const uint32_t* words, int64_t count, int bits, std::span<std::byte> numbers, int64_t stride = 1,
                   int64_t word_stride = 1);
 
+/// Two numbers a byte, the first in the low bits.
+void unpack_nibbles(const std::byte* bytes, std::span<std::byte> numbers);
+
 inline int64_t packed_words(int64_t count, int bits) { return (count * bits + 31) / 32; }
 
 }  // namespace kaon

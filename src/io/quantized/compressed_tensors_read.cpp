@@ -225,12 +225,14 @@ Tensor decode(const Args& args, const std::string& layout, const FindPart& find,
                    rows, cols, where);
   }
   const float global = layout.starts_with("nvfp4") ? needed(find, "weight_global_scale", where).to_float().at(0) : 1;
-  std::vector<float> fp8(256);
-  if (args.is_float) {
-    const FloatCodec codec(format(args.bits == 4 ? "fp4_e2m1" : "fp8_e4m3"));
-    for (uint32_t code = 0; code < (1U << args.bits); ++code) fp8[code] = codec.decode(code);
+  std::vector<float> numbers(256);  // that codes stand for
+  const FloatCodec codec(format(args.bits == 4 ? "fp4_e2m1" : "fp8_e4m3"));
+  for (int code = 0; code < 256; ++code) {
+    numbers[static_cast<size_t>(code)] = args.is_float ? codec.decode(static_cast<uint32_t>(code))
+                                         : packed      ? static_cast<float>(code - (1 << (args.bits - 1)))
+                                                       : static_cast<float>(static_cast<int8_t>(code));
   }
-  std::vector<float> values(static_cast<size_t>(rows * cols));
+  const auto values = std::make_shared<std::vector<float>>(static_cast<size_t>(rows * cols));
   parallel_for(0, rows, 16, [&](int64_t first, int64_t last) {
     std::vector<std::byte> row(static_cast<size_t>(cols));
     for (int64_t r = first; r < last; ++r) {
@@ -238,24 +240,22 @@ Tensor decode(const Args& args, const std::string& layout, const FindPart& find,
       if (packed) {
         unpack_words(reinterpret_cast<const uint32_t*>(from) + r * words, cols, args.bits, row);
       } else if (is_fp4(layout)) {
-        for (int64_t c = 0; c < cols; ++c) {
-          row[static_cast<size_t>(c)] = (from[(r * cols + c) / 2] >> (c % 2 * 4)) & std::byte{15};
-        }
+        unpack_nibbles(from + r * cols / 2, row);
       } else {
         std::copy(from + r * cols, from + (r + 1) * cols, row.begin());
       }
-      for (int64_t c = 0; c < cols; ++c) {
-        const std::byte code = row[static_cast<size_t>(c)];
-        float value = args.is_float ? fp8[static_cast<size_t>(code)]
-                      : packed      ? static_cast<float>(static_cast<int>(code) - (1 << (args.bits - 1)))
-                                    : static_cast<float>(static_cast<int8_t>(code));
-        if (!zero.values.empty()) value -= zero.at(r, c);
-        const float step = layout.starts_with("nvfp4") ? scale.at(r, c) / global : scale.at(r, c);
-        values[static_cast<size_t>(r * cols + c)] = value * step;
+      float* to = values->data() + r * cols;
+      for (int64_t begin = 0; begin < cols; begin += scale.each_col) {
+        const float step = layout.starts_with("nvfp4") ? scale.at(r, begin) / global : scale.at(r, begin);
+        const float off = zero.values.empty() ? 0 : zero.at(r, begin);
+        for (int64_t c = begin; c < std::min(cols, begin + scale.each_col); ++c) {
+          to[c] = (numbers[static_cast<size_t>(row[static_cast<size_t>(c)])] - off) * step;
+        }
       }
     }
   });
-  return Tensor::of<float>(shape, values);
+  const auto* data = reinterpret_cast<const std::byte*>(values->data());
+  return {DType::Float32, shape, values, data};
 }
 
 }  // namespace kaon::compressed_tensors

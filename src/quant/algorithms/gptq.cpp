@@ -1,5 +1,6 @@
 // Rounding with error feedback: Frantar et al. 2022, arXiv:2210.17323.
 #include <algorithm>
+#include <cmath>
 #include <map>
 #include <mutex>
 
@@ -27,6 +28,59 @@ std::vector<double> costs_of(const GptqFactor& factor) {
   return costs;
 }
 
+/// Whether each row of the weight has one scale.
+bool has_whole_rows(const GridWeight& weight, const std::vector<int64_t>& scales) {
+  for (int64_t row = 0; row < weight.exact.rows; ++row) {
+    const auto scale_at = [&](int64_t col) { return scales[static_cast<size_t>(weight.product.offset(row, col))]; };
+    if (scale_at(0) != scale_at(weight.exact.cols - 1)) return false;
+  }
+  return true;
+}
+
+/// Rounds with several ranges and leaves each row of the group with the one that it loses least with.
+void choose_ranges(GridWeight& weight, const GroupRows& rows, const GptqFactor& factor,
+                   const std::vector<int64_t>& scales, FloatMatrix& codes) {
+  constexpr double kStep = 0.06;
+  constexpr int64_t kTries = 9;
+  QuantParams& params = weight.quantizer->params;
+  const QuantParams widest = params;
+  const int64_t first = rows.first_row(), count = rows.target.rows;
+  const auto tile_of = [&](int64_t row) {
+    return static_cast<size_t>(scales[static_cast<size_t>(weight.product.offset(row, 0))]);
+  };
+  std::vector<double> least(static_cast<size_t>(count), INFINITY);
+  std::vector<ScaleZero> best(static_cast<size_t>(count));
+  const auto set = [&](int64_t row, ScaleZero grid) {
+    params.scale[tile_of(row)] = grid.scale;
+    if (!params.zero_point.empty()) params.zero_point[tile_of(row)] = grid.zero_point;
+    std::ranges::fill(weight.scale.row(row), grid.scale);
+    std::ranges::fill(weight.zero.row(row), static_cast<float>(grid.zero_point));
+  };
+  for (int64_t attempt = 0; attempt < kTries; ++attempt) {
+    std::vector<ScaleZero> grids(static_cast<size_t>(count));
+    for (int64_t r = 0; r < count; ++r) {
+      const size_t tile = tile_of(first + r);
+      ScaleZero& grid = grids[static_cast<size_t>(r)];
+      grid = {widest.scale[tile], widest.zero_point.empty() ? 0 : widest.zero_point[tile]};
+      if (attempt > 0) {
+        const auto [min, max] = std::ranges::minmax(weight.exact.row(first + r));
+        const auto part = static_cast<float>(1 - kStep * static_cast<double>(attempt));
+        grid = choose_scale({min * part, max * part}, format(weight.quantizer->spec.format),
+                            weight.quantizer->spec.symmetric ? Symmetry::Symmetric : Symmetry::Asymmetric,
+                            weight.quantizer->spec.scale_type);
+      }
+      set(first + r, grid);
+    }
+    const std::vector<double> errors = round_gptq(rows, factor, codes);
+    for (size_t r = 0; r < errors.size(); ++r) {
+      if (errors[r] >= least[r]) continue;
+      least[r] = errors[r];
+      best[r] = grids[r];
+    }
+  }
+  for (int64_t r = 0; r < count; ++r) set(first + r, best[static_cast<size_t>(r)]);
+}
+
 void round_weights(const AlgorithmInput& input) {
   const GptqOptions options{input.option("damping"), input.flag("act_order")};
   const bool clip = input.flag("clip") && !has_ranges(input.quantized);
@@ -42,7 +96,11 @@ void round_weights(const AlgorithmInput& input) {
   round_all(input, [&](GridWeight& weight, const GroupRows& rows, FloatMatrix& codes) {
     const GptqFactor factor = factor_for_gptq(rows.gram, options, weight.name());
     const std::vector<int64_t>& own = scales_of(weight);
-    if (!own.empty()) narrow_ranges(weight, rows.group, own, costs_of(factor));
+    if (!own.empty() && has_whole_rows(weight, own)) {
+      choose_ranges(weight, rows, factor, own, codes);
+    } else if (!own.empty()) {
+      narrow_ranges(weight, rows.group, own, costs_of(factor));
+    }
     round_gptq(rows, factor, codes);
     damped.add(rows, factor);
   });
