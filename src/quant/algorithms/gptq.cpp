@@ -37,9 +37,9 @@ bool has_whole_rows(const GridWeight& weight, const std::vector<int64_t>& scales
   return true;
 }
 
-/// Rounds with several ranges and leaves each row of the group with the one that it loses least with.
-void choose_ranges(GridWeight& weight, const GroupRows& rows, const GptqFactor& factor,
-                   const std::vector<int64_t>& scales, FloatMatrix& codes) {
+/// Rounds with several ranges and leaves each row of the group with the one, and the codes, that it loses least with.
+void round_with_ranges(GridWeight& weight, const GroupRows& rows, const GptqFactor& factor,
+                       const std::vector<int64_t>& scales, FloatMatrix& codes) {
   constexpr double kStep = 0.06;
   constexpr int64_t kTries = 9;
   QuantParams& params = weight.quantizer->params;
@@ -50,6 +50,7 @@ void choose_ranges(GridWeight& weight, const GroupRows& rows, const GptqFactor& 
   };
   std::vector<double> least(static_cast<size_t>(count), INFINITY);
   std::vector<ScaleZero> best(static_cast<size_t>(count));
+  FloatMatrix best_codes(count, codes.cols);
   const auto set = [&](int64_t row, ScaleZero grid) {
     params.scale[tile_of(row)] = grid.scale;
     if (!params.zero_point.empty()) params.zero_point[tile_of(row)] = grid.zero_point;
@@ -76,9 +77,13 @@ void choose_ranges(GridWeight& weight, const GroupRows& rows, const GptqFactor& 
       if (errors[r] >= least[r]) continue;
       least[r] = errors[r];
       best[r] = grids[r];
+      std::ranges::copy(codes.row(first + static_cast<int64_t>(r)), best_codes.row(static_cast<int64_t>(r)).begin());
     }
   }
-  for (int64_t r = 0; r < count; ++r) set(first + r, best[static_cast<size_t>(r)]);
+  for (int64_t r = 0; r < count; ++r) {
+    set(first + r, best[static_cast<size_t>(r)]);
+    std::ranges::copy(best_codes.row(r), codes.row(first + r).begin());
+  }
 }
 
 void round_weights(const AlgorithmInput& input) {
@@ -97,11 +102,11 @@ void round_weights(const AlgorithmInput& input) {
     const GptqFactor factor = factor_for_gptq(rows.gram, options, weight.name());
     const std::vector<int64_t>& own = scales_of(weight);
     if (!own.empty() && has_whole_rows(weight, own)) {
-      choose_ranges(weight, rows, factor, own, codes);
-    } else if (!own.empty()) {
-      narrow_ranges(weight, rows.group, own, costs_of(factor));
+      round_with_ranges(weight, rows, factor, own, codes);
+    } else {
+      if (!own.empty()) narrow_ranges(weight, rows.group, own, costs_of(factor));
+      round_gptq(rows, factor, codes);
     }
-    round_gptq(rows, factor, codes);
     damped.add(rows, factor);
   });
   damped.say(input);
