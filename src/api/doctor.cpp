@@ -117,6 +117,10 @@ Diagnosis doctor_file(const DoctorCall& asked) {
   options.resume = call.resume;
   options.subject = subject_of(call, config);
   Model model = load_model(call.model);
+  std::vector<std::string> notes;
+  for (const std::string& note : {make_inputs_constant(model), note_on_halves(model)}) {
+    if (!note.empty()) notes.push_back(note);
+  }
   compute_in_float32(model);
   const std::unique_ptr<Dataset> data = open_data(call.data, model.graph);
   const std::unique_ptr<Dataset> calibration =
@@ -137,6 +141,7 @@ Diagnosis doctor_file(const DoctorCall& asked) {
       throw Error(error.code(), error.what(), call.model.string());
     }
   }();
+  diagnosis.notes = std::move(notes);
   diagnosis.model = call.model.filename().string();
   diagnosis.scheme = as_it_is ? "the file" : config_name(call.quant);
   write_folder(diagnosis, *data, call);

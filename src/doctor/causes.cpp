@@ -103,20 +103,31 @@ class Examination {
     }
     const Question off = patient_.all_off();
     std::vector<Scores> scores = patient_.ask(key, patient_.quantized(), off, questions, 0, count_);
+    const Scorer& scorer = patient_.scorer();
+    std::vector<double> smaller_steps(guilty_.size());  // harm with two bits more
     if (!by_channel.empty()) {
       std::ranges::sort(by_channel);
       std::vector<Question> others;
-      std::vector<size_t> places;
+      std::vector<const Asked*> places;
       for (const Asked& one : asked) {
         if (one.fault.kind != CauseKind::ActivationChannelImbalance) continue;
         others.push_back(alone(guilty_[one.guilty].id));
-        places.push_back(one.question);
+        places.push_back(&one);
       }
       const std::vector<Scores> found =
           patient_.ask("by channel " + key, counterfactuals_.by_channel(by_channel), off, others, 0, count_);
-      for (size_t i = 0; i < places.size(); ++i) scores[places[i]] = found[i];
+      const std::vector<Scores> finer =
+          patient_.ask("smaller steps " + key, counterfactuals_.with_smaller_steps(by_channel), off, others, 0, count_);
+      for (size_t i = 0; i < places.size(); ++i) {
+        scores[places[i]->question] = found[i];
+        smaller_steps[places[i]->guilty] = scorer.mean_harm(finer[i]);
+      }
     }
-    const Scorer& scorer = patient_.scorer();
+    // Scales for each channel make steps smaller, too: channels differ where they do more than two bits would.
+    std::erase_if(asked, [&](const Asked& one) {
+      return one.fault.kind == CauseKind::ActivationChannelImbalance &&
+             scorer.mean_harm(scores[one.question]) > smaller_steps[one.guilty];
+    });
     for (size_t g = 0; g < guilty_.size(); ++g) {
       Guilty& one = guilty_[g];
       one.non_finite = scores[plain[g]].non_finite > 0;
@@ -176,9 +187,9 @@ class Examination {
   WeightFacts weight_facts(const Quantizer& own) const {
     WeightFacts facts;
     const QuantizedModel& quantized = patient_.quantized();
-    const Tensor exact = widened(constant_of(quantized, own.tensor));
+    const Tensor exact = exact_constant(quantized, own.tensor);
     std::vector<float> values(static_cast<size_t>(exact.size()));
-    own.apply(exact.as<float>(), values, exact.shape());
+    own.apply(float_view(constant_of(quantized, own.tensor)), values, exact.shape());
     const auto layer =
         std::ranges::find_if(quantized.layers, [&](const Layer& one) { return one.name == own.serves.front().layer; });
     const int64_t axis = layer == quantized.layers.end() ? 0 : channel_axis(quantized.model.graph, *layer);

@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "base/error.h"
+#include "doctor/cures.h"
 #include "graph/stored.h"
 #include "numerics/moments.h"
 #include "quant/calibrate.h"
@@ -16,6 +17,7 @@ namespace {
 constexpr int64_t kRecalibrated = 128;
 constexpr double kOneSided = 0.4;  ///< mean over root mean square of a channel's errors; 0.87 where all round down
 constexpr double kNarrower = 0.6;  ///< of a range: what is left where few values stretched it
+constexpr int kSmallerSteps = 4;   ///< so many of them in a step: two bits more
 constexpr int kCoarseBits = 4;     ///< up to here, the best range is narrow for want of steps, not for outliers
 
 double squared_error(std::span<const float> a, std::span<const float> b) {
@@ -44,7 +46,7 @@ const QuantizedModel* Counterfactuals::with_algorithm(const std::string& name) {
   if (found != by_algorithm_.end()) return found->second ? &*found->second : nullptr;
   std::optional<QuantizedModel>& made = by_algorithm_[name];
   Config config = patient_.quantized().config;
-  config.algorithms.push_back({name});
+  add_algorithm(config, {name});
   try {
     made = patient_.quantize_as({config, false});
   } catch (const Error& error) {
@@ -91,12 +93,24 @@ const QuantizedModel& Counterfactuals::by_channel(const std::vector<int64_t>& id
              recalibrated(std::move(model), part.size() > 0 ? static_cast<const Dataset&>(part) : calibration);
 }
 
+QuantizedModel Counterfactuals::with_smaller_steps(const std::vector<int64_t>& ids) const {
+  QuantizedModel model = patient_.quantized();
+  for (const int64_t id : ids) {
+    Quantizer& own = model.quantizers[static_cast<size_t>(id)];
+    if (format(own.spec.format).kind != FormatKind::Integer) continue;
+    own.spec.format = format(own.spec.format).is_signed ? "int16" : "uint16";
+    for (float& scale : own.params.scale) scale /= kSmallerSteps;
+    for (auto& zero_point : own.params.zero_point) zero_point *= kSmallerSteps;
+  }
+  return model;
+}
+
 /// Whether the errors of a weight lean to one side, channel by channel.
 bool Counterfactuals::errors_have_a_sign(int64_t id) const {
   const Quantizer& own = quantizer(id);
-  const Tensor exact = widened(constant_of(patient_.quantized(), own.tensor));
+  const Tensor exact = exact_constant(patient_.quantized(), own.tensor);
   std::vector<float> error(static_cast<size_t>(exact.size()));
-  own.apply(exact.as<float>(), error, exact.shape());
+  own.apply(float_view(constant_of(patient_.quantized(), own.tensor)), error, exact.shape());
   std::ranges::transform(error, exact.as<float>(), error.begin(), std::minus<>());
   ChannelMoments moments;
   moments.update(error, exact.shape(), channel_axis(patient_.quantized().model.graph, *layer_of(id)));
@@ -122,38 +136,21 @@ bool Counterfactuals::far_narrower(int64_t id, const QuantizedModel& other) cons
   return ratios[ratios.size() / 2] < kNarrower;
 }
 
-std::optional<Tensor> Counterfactuals::per_channel_weight(int64_t id) const {
+/// The weight with a scale for each channel that it makes, or for each that it reads.
+std::optional<Tensor> Counterfactuals::finer_weight(int64_t id, bool of_inputs) const {
   const Quantizer& own = quantizer(id);
   const Layer* layer = layer_of(id);
   const Format& f = format(own.spec.format);
   if (layer == nullptr || own.spec.granularity != Granularity::PerTensor || f.kind == FormatKind::Block || is_cast(f)) {
     return std::nullopt;
   }
-  const Tensor exact = widened(constant_of(patient_.quantized(), own.tensor));
+  const Graph& graph = patient_.quantized().model.graph;
+  const Tensor exact = exact_constant(patient_.quantized(), own.tensor);
   TensorSpec spec = own.spec;
   spec.granularity = Granularity::PerChannel;
-  spec.axis = channel_axis(patient_.quantized().model.graph, *layer);
+  spec.axis = of_inputs ? input_axis(graph, *layer) : channel_axis(graph, *layer);
   std::vector<float> values(static_cast<size_t>(exact.size()));
   fake_quantize(exact.as<float>(), values, exact.shape(), spec);
-  return Tensor::of(exact.shape(), values);
-}
-
-/// The weight as it would be if channels were equalized first, in its own units.
-std::optional<Tensor> Counterfactuals::equalized_weight(int64_t id) {
-  const Quantizer& own = quantizer(id);
-  if (own.spec.granularity != Granularity::PerTensor) return std::nullopt;
-  const QuantizedModel* equalized = with_algorithm("cle");
-  if (equalized == nullptr || id >= std::ssize(equalized->quantizers)) return std::nullopt;
-  const Quantizer& other = equalized->quantizers[static_cast<size_t>(id)];
-  if (other.tensor != own.tensor || other.params.scale.empty()) return std::nullopt;
-  const Tensor exact = widened(constant_of(patient_.quantized(), own.tensor));
-  const Tensor scaled = widened(constant_of(*equalized, own.tensor));
-  if (scaled.shape() != exact.shape()) return std::nullopt;
-  std::vector<float> values(static_cast<size_t>(exact.size()));
-  other.apply(scaled.as<float>(), values, exact.shape());
-  const std::span<const float> from = exact.as<float>();
-  const std::span<const float> to = scaled.as<float>();
-  for (size_t i = 0; i < values.size(); ++i) values[i] = to[i] == 0 ? from[i] : values[i] * (from[i] / to[i]);
   return Tensor::of(exact.shape(), values);
 }
 
@@ -169,15 +166,14 @@ std::vector<Counterfactual> Counterfactuals::of(int64_t id) {
     }
     // Of the two ways to serve every channel, the one that fits: channels that are read may differ, too. Those have
     // much in common with outliers, so these come between.
-    const auto finer = per_channel_weight(id);
+    const auto finer = finer_weight(id, false);
     if (finer) {
-      const auto equalized = equalized_weight(id);
-      const Tensor stored = widened(constant_of(patient_.quantized(), own.tensor));
+      const Tensor stored = exact_constant(patient_.quantized(), own.tensor);
       const std::span<const float> exact = stored.as<float>();
-      better_equalized_[id] =
-          equalized && squared_error(equalized->as<float>(), exact) < squared_error(finer->as<float>(), exact);
+      reads_unequal_[id] =
+          squared_error(finer_weight(id, true)->as<float>(), exact) < squared_error(finer->as<float>(), exact);
     }
-    if (finer && !better_equalized_[id]) all.push_back({CauseKind::WeightChannelImbalance, "a scale for each channel"});
+    if (finer && !reads_unequal_[id]) all.push_back({CauseKind::WeightChannelImbalance, "a scale for each channel"});
     const bool scaled = !own.params.scale.empty() && !is_cast(format(own.spec.format));
     const bool fine = format(own.spec.format).bits >= kCoarseBits;
     const QuantizedModel* searched = scaled && fine ? with_algorithm("range_search") : nullptr;
@@ -185,8 +181,8 @@ std::vector<Counterfactual> Counterfactuals::of(int64_t id) {
       all.push_back(
           {CauseKind::WeightOutliers, "a range that serves the layer's output instead of the largest weight"});
     }
-    if (finer && better_equalized_[id]) {
-      all.push_back({CauseKind::WeightChannelImbalance, "channels equalized with the neighbouring layer"});
+    if (finer && reads_unequal_[id]) {
+      all.push_back({CauseKind::WeightChannelImbalance, "a scale for each channel that it reads"});
     }
     return all;
   }
@@ -220,7 +216,7 @@ bool Counterfactuals::apply(CauseKind kind, int64_t id, Question& question) {
     }
     case CauseKind::WeightChannelImbalance: {
       question.on[at] = false;
-      question.constants[own.tensor] = better_equalized_[id] ? *equalized_weight(id) : *per_channel_weight(id);
+      question.constants[own.tensor] = *finer_weight(id, reads_unequal_[id]);
       return true;
     }
     case CauseKind::ActivationChannelImbalance: return false;

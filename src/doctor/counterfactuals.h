@@ -26,6 +26,8 @@ class Counterfactuals {
   bool apply(CauseKind kind, int64_t id, Question& question);
   /// The patient with a scale for each channel on these activations.
   const QuantizedModel& by_channel(const std::vector<int64_t>& ids);
+  /// The patient with two bits more on these activations, and their ranges as they are.
+  QuantizedModel with_smaller_steps(const std::vector<int64_t>& ids) const;
 
   /// The evaluation data's own ranges.
   const QuantizedModel& on_data();
@@ -35,8 +37,7 @@ class Counterfactuals {
   const Layer* layer_of(int64_t id) const;
   bool errors_have_a_sign(int64_t id) const;
   bool far_narrower(int64_t id, const QuantizedModel& other) const;
-  std::optional<Tensor> per_channel_weight(int64_t id) const;
-  std::optional<Tensor> equalized_weight(int64_t id);
+  std::optional<Tensor> finer_weight(int64_t id, bool of_inputs) const;
   const QuantizedModel* with_algorithm(const std::string& name);
   const QuantizedModel& least_error();
   QuantizedModel recalibrated(QuantizedModel model, const Dataset& samples);
@@ -46,7 +47,7 @@ class Counterfactuals {
   std::optional<QuantizedModel> on_data_;
   std::optional<QuantizedModel> least_error_;
   std::map<std::vector<int64_t>, QuantizedModel> by_channel_;
-  std::map<int64_t, bool> better_equalized_;  ///< by weight: rather than a scale for each channel
+  std::map<int64_t, bool> reads_unequal_;  ///< by weight: the channels it reads differ more than those it makes
 };
 
 }  // namespace kaon

@@ -174,7 +174,13 @@ void add_algorithm(Config& config, const AlgorithmConfig& algorithm) {
   const size_t own = rung(algorithm.name);
   std::erase_if(list, [&](const AlgorithmConfig& one) { return rung(one.name) == own; });
   const auto behind = std::ranges::find_if(list, [&](const AlgorithmConfig& one) { return rung(one.name) > own; });
-  list.insert(behind, algorithm);
+  const auto added = list.insert(behind, algorithm);
+  // Codes that were chosen layer by layer come with biases of their own; what corrects those must look in order, too.
+  const auto in_order = [](const AlgorithmConfig& one) { return one.options.contains("sequential"); };
+  if (algorithm.name != "bias_correction") return;
+  if (const auto found = std::find_if(list.begin(), added, in_order); found != added) {
+    added->options["sequential"] = found->options.at("sequential");
+  }
 }
 
 std::optional<std::string> wider_format(const std::string& name) {
@@ -192,7 +198,9 @@ std::vector<Treatment> treatments_for(const Patient& patient, const std::vector<
       menu.add("calibrated anew, formats as they are", {}, [](Prescription&) {});
     }
     for (const Cause& cause : causes) same_for(menu, cause);
-    const bool weights = std::ranges::any_of(causes, [](const Cause& cause) { return is_weight_cause(cause.kind); });
+    const bool weights = std::ranges::any_of(causes, [](const Cause& cause) {
+      return is_weight_cause(cause.kind) || std::ranges::find(cause.slots, Slot::Weight) != cause.slots.end();
+    });
     const bool coarse = std::ranges::any_of(patient.quantized().quantizers, [](const Quantizer& one) {
       return one.kind == Slot::Weight && format(one.spec.format).bits < 8;
     });

@@ -159,8 +159,9 @@ struct HeldOut {
 };
 
 struct Diagnosis {
-  std::string model;   ///< filled in by the caller
-  std::string scheme;  ///< filled in by the caller
+  std::string model;               ///< filled in by the caller
+  std::string scheme;              ///< filled in by the caller
+  std::vector<std::string> notes;  ///< filled in by the caller: what was changed before anything was measured
   std::string metric;
   int64_t samples = 0;
   bool lower_is_better = false;

@@ -13,6 +13,11 @@
 #include "quant/simulate.h"
 
 namespace kaon {
+
+Tensor exact_constant(const QuantizedModel& quantized, const std::string& name) {
+  return widened(find_stored(quantized.model.graph, name)->tensor);
+}
+
 namespace {
 
 using nlohmann::json;
@@ -37,6 +42,19 @@ Scores scores_from(const json& entry) {
   scores.noise = entry.at("noise").get<std::vector<double>>();
   scores.non_finite = entry.at("non_finite").get<int64_t>();
   return scores;
+}
+
+/// The question with weights that are off as they were before algorithms chose codes for them, and with the biases that
+/// go with that.
+Question without_rounding(const QuantizedModel& quantized, Question question) {
+  for (const Layer& layer : quantized.layers) {
+    const Quantizer* weight = quantized.find(layer.name, Slot::Weight);
+    if (weight == nullptr || question.on[static_cast<size_t>(weight->id)]) continue;
+    for (const std::string& name : {weight->tensor, layer.bias}) {
+      if (quantized.rounded.contains(name)) question.constants.emplace(name, exact_constant(quantized, name));
+    }
+  }
+  return question;
 }
 
 }  // namespace
@@ -169,9 +187,12 @@ std::vector<Scores> Patient::ask(const std::string& key, const QuantizedModel& q
   }
   const Part part(data_, first, count);
   WhatIf what_if(quantized, part, {.batch = batch_, .memory = int64_t{256} << 20, .progress = options_.progress});
-  what_if.ask(base, questions, [&](size_t question, int64_t at, const std::vector<Tensor>& outputs) {
-    scorer_.score(first + at, scored(outputs), scores[question]);
-  });
+  std::vector<Question> asked;
+  for (const Question& question : questions) asked.push_back(without_rounding(quantized, question));
+  what_if.ask(without_rounding(quantized, base), asked,
+              [&](size_t question, int64_t at, const std::vector<Tensor>& outputs) {
+                scorer_.score(first + at, scored(outputs), scores[question]);
+              });
   json entry = json::array();
   for (const Scores& one : scores) entry.push_back(to_json(one));
   journal_.note(full, entry.dump());

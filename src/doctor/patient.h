@@ -123,6 +123,8 @@ class Patient {
   std::map<std::string, Outcome> outcomes_;  ///< by prescription
 };
 
+/// A constant of the quantized model as it was before algorithms chose codes for it, as float32.
+Tensor exact_constant(const QuantizedModel& quantized, const std::string& name);
 /// Bytes of the model's constants as they would be stored: codes, scales, zero points, and the rest as it is.
 int64_t stored_bytes(const QuantizedModel& quantized);
 /// Bits of a weight of the layers, on average over all of them; 32 for those that are not quantized.

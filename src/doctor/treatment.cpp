@@ -2,14 +2,19 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
 #include "doctor/search.h"
 
 namespace kaon {
 namespace {
 
-constexpr double kLeastGain = 0.02;  ///< of the harm that is there
-constexpr int64_t kMostPruned = 6;   ///< upgrades that are looked at again
+constexpr const char* kTooLittle = "no better beyond noise";
+constexpr const char* kHardly = "hardly better";
+constexpr double kLeastGain = 0.02;   ///< of the harm that is there
+constexpr int64_t kMostPruned = 6;    ///< upgrades that are looked at again
+constexpr double kWorthTrying = 0.9;  ///< of the harm of the set before: more than that is no step
+constexpr double kFewBytes = 0.01;    ///< of the model: what is not worth one more changed quantizer
 
 class Course {
  public:
@@ -33,6 +38,7 @@ class Course {
       }
       note_step(tier, value, watch.seconds(), patient_.forwards() - before);
     }
+    try_again();
     prune();
     for (const Treatment& treatment : kept_) result_.changes.push_back(in_words(treatment));
     result_.target_met = met(*now_);
@@ -58,8 +64,8 @@ class Course {
   std::string objection(const Outcome& before, const Outcome& after) const {
     const int64_t from = patient_.chosen();
     const Estimate gone = scorer().harm_difference(before.scores, after.scores, from);
-    if (!gone.positive()) return gone.mean < 0 ? "does harm" : "no better beyond noise";
-    if (gone.mean < kLeastGain * scorer().mean_harm(before.scores, from)) return "hardly better";
+    if (!gone.positive()) return gone.mean < 0 ? "does harm" : kTooLittle;
+    if (gone.mean < kLeastGain * scorer().mean_harm(before.scores, from)) return kHardly;
     if (scorer().metric_difference(after.scores, before.scores, from).positive()) return "the metric is worse";
     return "";
   }
@@ -94,10 +100,16 @@ class Course {
     return trial;
   }
 
+  /// What was kept and `treatment`, which goes before all of a dearer kind: those say what they change to the last.
+  std::vector<Treatment> kept_and(const Treatment& treatment) const {
+    std::vector<Treatment> all = kept_;
+    all.insert(std::ranges::find_if(all, [&](const Treatment& one) { return one.tier > treatment.tier; }), treatment);
+    return all;
+  }
+
   /// Tries `treatment` on top of what was kept; keeps it where it helps.
   bool attempt(const Treatment& treatment) {
-    std::vector<Treatment> all = kept_;
-    all.push_back(treatment);
+    std::vector<Treatment> all = kept_and(treatment);
     const Prescription prescription = with(all);
     if (prescription == result_.prescription) return false;
     patient_.options().progress->begin(
@@ -111,6 +123,7 @@ class Course {
       trial.kept = trial.note.empty();
     }
     result_.tried.push_back(trial);
+    if (trial.note == kTooLittle || trial.note == kHardly) hidden_.push_back(treatment);
     if (!trial.kept) return false;
     kept_ = std::move(all);
     now_ = &after;
@@ -143,79 +156,118 @@ class Course {
     return treatment;
   }
 
-  /// The fewest upgrades, best first, that meet the target: 1, 2, 4, 8 … of them, then between the last two.
+  /// What brought little beside larger errors may bring much once more bits have taken those away.
+  void try_again() {
+    const bool widened = std::ranges::any_of(kept_, [](const Treatment& one) { return one.tier >= Tier::Bits; });
+    if (!widened) return;
+    const std::vector<Treatment> again = std::move(hidden_);
+    for (const Treatment& treatment : again) {
+      if (met(*now_) || !patient_.time_left()) return;
+      attempt(treatment);
+    }
+  }
+
+  /// Some upgrades as they were measured.
+  struct Widened {
+    std::vector<Upgrade> upgrades;
+    Prescription prescription;
+    const Outcome* outcome = nullptr;
+    size_t trial = 0;
+    size_t order = 0;  ///< the first of this order of the plan
+  };
+
+  /// Whether `a` is to be preferred to `b`: the target, then bytes, then few changes; without the target, little harm.
+  bool preferred(const Widened& a, const Widened& b) const {
+    const bool target = met(*a.outcome);
+    if (target != met(*b.outcome)) return target;
+    const auto bytes = static_cast<double>(a.outcome->bytes - b.outcome->bytes);
+    const double few = kFewBytes * static_cast<double>(b.outcome->bytes);
+    if (!target) {
+      const double left = scorer().mean_harm(a.outcome->scores) / (bytes > few ? kWorthTrying : 1);
+      return left < scorer().mean_harm(b.outcome->scores);
+    }
+    if (std::fabs(bytes) > few) return bytes < 0;
+    if (a.upgrades.size() != b.upgrades.size()) return a.upgrades.size() < b.upgrades.size();
+    return bytes < 0;
+  }
+
+  /// More bits, or none at all, where they pay: sets of upgrades from small ones on until one meets the target, those
+  /// that may do so with fewer bytes, then what lies between the best one and the one before it in its order, then the
+  /// best one without its least.
   void widen(Tier tier) {
     const QuantizedModel quantized = patient_.quantize_as(result_.prescription);
-    const std::vector<Upgrade> all = find_upgrades(patient_, quantized, key_of(result_.prescription), tier);
-    if (all.empty()) return;
+    const UpgradePlan plan = plan_upgrades(patient_, quantized, key_of(result_.prescription), tier);
     const Outcome* start = now_;
-    const auto outcome_of = [&](const std::vector<Upgrade>& upgrades, Prescription& prescription) -> const Outcome& {
+    std::optional<Widened> best;
+    std::map<size_t, int64_t> too_few;  // by order: the largest number that did not do
+    const auto consider = [&](std::vector<Upgrade> upgrades, size_t order) {
+      Widened one;
       std::vector<Treatment> treatments = kept_;
       treatments.push_back(upgrade_to(upgrades, quantized, tier));
-      prescription = with(treatments);
-      const Outcome& outcome = patient_.try_out(prescription);
-      Trial trial = trial_of(treatments.back(), *start, outcome);
-      if (outcome.error.empty()) remember(treatments.back().name, prescription, outcome);
-      result_.tried.push_back(trial);
-      return outcome;
+      one.upgrades = std::move(upgrades);
+      one.prescription = with(treatments);
+      one.outcome = &patient_.try_out(one.prescription);
+      one.trial = result_.tried.size();
+      one.order = order;
+      Trial trial = trial_of(treatments.back(), *start, *one.outcome);
+      if (trial.note.empty()) trial.note = met(*one.outcome) ? "others do with less" : "not enough";
+      result_.tried.push_back(std::move(trial));
+      if (!one.outcome->error.empty()) return false;
+      remember(treatments.back().name, one.prescription, *one.outcome);
+      if (!best || preferred(one, *best)) best = one;
+      return met(*one.outcome);
     };
-    const auto first = [&](int64_t count) { return std::vector<Upgrade>(all.begin(), all.begin() + count); };
-    std::vector<Upgrade> best;
-    const Outcome* best_outcome = nullptr;
-    size_t best_trial = 0;
-    Prescription best_prescription;
-    const auto consider = [&](std::vector<Upgrade> upgrades) {
-      Prescription prescription;
-      const Outcome& outcome = outcome_of(upgrades, prescription);
-      if (!outcome.error.empty()) return false;
-      const bool target = met(outcome);
-      const bool better = best_outcome == nullptr || (target && !met(*best_outcome)) ||
-                          (target ? outcome.bytes <= best_outcome->bytes
-                                  : !met(*best_outcome) &&
-                                        scorer().mean_harm(outcome.scores) < scorer().mean_harm(best_outcome->scores));
-      if (better) {
-        best = std::move(upgrades);
-        best_outcome = &outcome;
-        best_trial = result_.tried.size() - 1;
-        best_prescription = prescription;
-      }
-      return target;
-    };
-    int64_t low = 0, high = 0;
-    for (int64_t count = 1;; count *= 2) {
-      const int64_t now = std::min(count, std::ssize(all));
+    double harm = std::numeric_limits<double>::infinity();
+    for (const UpgradeSet& set : plan.sets) {
       if (!patient_.time_left()) break;
-      if (consider(first(now))) {
-        high = now;
-        break;
+      const bool found = best && met(*best->outcome);
+      const bool last = &set == &plan.sets.back();
+      if (found ? set.stored >= stored(best->upgrades) * (1 - kFewBytes) : set.harm > kWorthTrying * harm && !last) {
+        continue;
       }
-      low = now;
-      if (now == std::ssize(all)) break;
+      if (!found) harm = set.harm;
+      if (!consider(set.upgrades, set.order)) too_few[set.order] = std::ssize(set.upgrades);
     }
-    while (high - low > 1 && patient_.time_left()) {
-      const int64_t middle = (low + high) / 2;
-      (consider(first(middle)) ? high : low) = middle;
-    }
-    if (best_outcome != nullptr && met(*best_outcome)) {
-      // Those that bring least may not be needed once the others are there.
-      std::vector<Upgrade> by_benefit = best;
-      std::ranges::stable_sort(by_benefit, [](const Upgrade& a, const Upgrade& b) { return a.benefit < b.benefit; });
-      int64_t looked_at = 0;
-      for (const Upgrade& upgrade : by_benefit) {
-        if (best.size() < 2 || looked_at++ == kMostPruned || !patient_.time_left()) break;
-        std::vector<Upgrade> fewer = best;
-        std::erase_if(fewer, [&](const Upgrade& one) { return one.id == upgrade.id; });
-        consider(fewer);
+    if (best && met(*best->outcome)) {
+      const size_t order = best->order;
+      const std::vector<Upgrade>& all = plan.orders[order];
+      int64_t low = too_few[order], high = std::ssize(best->upgrades);
+      while (high - low > 1 && patient_.time_left()) {
+        const int64_t middle = (low + high) / 2;
+        (consider({all.begin(), all.begin() + middle}, order) ? high : low) = middle;
       }
+      leave_out_least(best->upgrades, best, consider);
     }
-    if (best_outcome == nullptr) return;
-    Trial& chosen = result_.tried[best_trial];
-    chosen.note = met(*best_outcome) ? "" : objection(*start, *best_outcome);
+    if (!best) return;
+    Trial& chosen = result_.tried[best->trial];
+    chosen.note = met(*best->outcome) ? "" : objection(*start, *best->outcome);
     chosen.kept = chosen.note.empty();
     if (!chosen.kept) return;
-    kept_.push_back(upgrade_to(best, quantized, tier));
-    now_ = best_outcome;
-    result_.prescription = best_prescription;
+    kept_.push_back(upgrade_to(best->upgrades, quantized, tier));
+    now_ = best->outcome;
+    result_.prescription = best->prescription;
+  }
+
+  /// Those that bring least may not be needed once the others are there; what costs bytes goes first.
+  template <typename Consider>
+  void leave_out_least(std::vector<Upgrade> candidates, const std::optional<Widened>& best, Consider&& consider) {
+    std::ranges::stable_sort(candidates, [](const Upgrade& a, const Upgrade& b) {
+      const bool a_free = a.stored == 0, b_free = b.stored == 0;
+      return a_free != b_free ? b_free : a.benefit < b.benefit;
+    });
+    int64_t looked_at = 0;
+    for (const Upgrade& upgrade : candidates) {
+      if (best->upgrades.size() < 2 || looked_at++ == kMostPruned || !patient_.time_left()) return;
+      std::vector<Upgrade> fewer = best->upgrades;
+      std::erase_if(fewer, [&](const Upgrade& one) { return one.id == upgrade.id; });
+      consider(std::move(fewer), best->order);
+    }
+  }
+
+  static double stored(const std::vector<Upgrade>& upgrades) {
+    double sum = 0;
+    for (const Upgrade& upgrade : upgrades) sum += upgrade.stored;
+    return sum;
   }
 
   /// Takes out what is no longer needed: the target stays met, or nothing gets worse beyond noise.
@@ -295,6 +347,7 @@ class Course {
   const Scores& exact_;
   TreatmentResult result_;
   std::vector<Treatment> kept_;
+  std::vector<Treatment> hidden_;  ///< brought too little to be seen
   const Outcome* now_ = nullptr;
   std::vector<FrontPoint> points_;
 };

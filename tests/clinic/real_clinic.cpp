@@ -1,7 +1,8 @@
-// The clinic on real models: `real_clinic MODEL,MODEL FIRST:LAST` shows the doctor one patient for each disease and
-// seed and prints the score; without arguments all models with seed 1.
+// The whole clinic: `real_clinic FIRST:LAST MODEL MODEL` shows the doctor one patient for each disease and seed and
+// prints the score; without arguments all models with seed 1. "small" is the network of the quick clinic.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <iostream>
 
 #include "examine.h"
@@ -11,11 +12,21 @@ int main(int argc, char** argv) {
   using namespace kaon::clinic;
   try {
     const std::string seeds = argc > 1 ? argv[1] : "1";
-    const std::vector<std::string> models = argc > 2 ? std::vector<std::string>(argv + 2, argv + argc) : real_models();
+    std::vector<std::string> models(argv + std::min(argc, 2), argv + argc);
+    if (models.empty()) {
+      models = real_models();
+      models.insert(models.begin(), "small");
+    }
     const uint64_t first = std::stoull(seeds);
     const uint64_t last = seeds.find(':') == std::string::npos ? first : std::stoull(seeds.substr(seeds.find(':') + 1));
     Score score;
     for (const std::string& model : models) {
+      if (model == "small") {
+        for (const std::string& disease : diseases()) {
+          for (uint64_t seed = first; seed <= last; ++seed) examine(make_patient(disease, seed), score);
+        }
+        continue;
+      }
       if (!std::filesystem::exists(file_of(model))) {
         std::cout << "not run: no " << model << " beside the checkout\n";
         continue;

@@ -94,6 +94,7 @@ void doctor_verb(DoctorCall& call, Context& context) {
   call.progress = &context.progress();
   call.seed = context.seed();
   const Diagnosis diagnosis = doctor_file(call);
+  context.notes(diagnosis.notes);
   note_skipped(context, diagnosis.before.skipped);
   context.result(to_json(diagnosis), [&](std::ostream& out) { print_diagnosis(out, diagnosis, call); });
 }
