@@ -79,10 +79,10 @@ Matrix best_rows(const Matrix& exact, Matrix gram, Matrix cross, const std::stri
 
 /// The first `count` of `weights`, on what the network makes of the data with all before them rounded. Biases are set
 /// along with them.
-void round_portion(const AlgorithmInput& input, std::span<GridWeight> weights, size_t count, const RoundRows& round,
-                   std::span<FloatMatrix> codes) {
+void round_portion(const AlgorithmInput& input, PairedStatistics& pairs, std::span<GridWeight> weights, size_t count,
+                   const RoundRows& round, std::span<FloatMatrix> codes) {
   QuantizedModel& quantized = input.quantized;
-  const auto statistics = paired_statistics_of(weights, count, input);
+  const auto statistics = pairs.of(weights, count);
   weights = weights.first(count);
   std::vector<std::vector<float>> biases(weights.size());
   for (size_t w = 0; w < weights.size(); ++w) {
@@ -139,9 +139,10 @@ void round_all(const AlgorithmInput& input, const RoundRows& round) {
     return write(0, weights.size());
   }
   const std::vector<int64_t> begins = portions(std::ssize(weights));
+  PairedStatistics pairs(input);
   for (size_t part = 0; part + 1 < begins.size(); ++part) {
     const auto begin = static_cast<size_t>(begins[part]), end = static_cast<size_t>(begins[part + 1]);
-    round_portion(input, std::span(weights).subspan(begin), end - begin, round, std::span(codes).subspan(begin));
+    round_portion(input, pairs, std::span(weights).subspan(begin), end - begin, round, std::span(codes).subspan(begin));
     write(begin, end);
   }
 }
