@@ -16,7 +16,7 @@ NAME = "all-MiniLM-L6-v2"
 TOLERANCE = 2e-5
 SENTENCES = [
     "Quantization maps numbers to fewer bits.", "No.", "Ein Satz mit Umlauten: äöü, und 漢字, and an emoji 🙂.",
-    "The quick brown fox jumps over the lazy dog; then it sleeps until noon, as foxes in such sentences rarely do. " * 3,
+    "The quick brown fox jumps over the lazy dog; then it sleeps until noon, as foxes in such texts rarely do. " * 3,
 ]
 
 
