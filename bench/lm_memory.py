@@ -83,13 +83,20 @@ def anonymous_mb(pid):
     return int(found.group(1)) / 1024 if found else 0.0
 
 
+def cpu_seconds(pid):
+    with open(f"/proc/{pid}/stat", encoding="ascii") as file:
+        fields = file.read().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
 def measure(words):
-    """The most anonymous MiB, seconds to the first progress on a terminal, seconds in all, what was printed."""
+    """The most anonymous MiB; seconds to the first progress on a terminal, of a processor's time too; seconds in all; what
+    was printed."""
     terminal, far_end = pty.openpty()
     start = time.monotonic()
     child = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=far_end, text=True)
     os.close(far_end)
-    most, first = 0.0, None
+    most, first, worked = 0.0, None, 0.0
     while child.poll() is None:
         most = max(most, anonymous_mb(child.pid))
         if select.select([terminal], [], [], 0.02)[0]:
@@ -98,13 +105,13 @@ def measure(words):
             except OSError:
                 seen = b""
             if seen and first is None:
-                first = time.monotonic() - start
+                first, worked = time.monotonic() - start, cpu_seconds(child.pid)
     seconds = time.monotonic() - start
     os.close(terminal)
     printed = child.stdout.read()
     if child.returncode != 0:
         sys.exit(f"{words[0]} exited with {child.returncode}")
-    return most, first, seconds, printed
+    return most, first, worked, seconds, printed
 
 
 def main():
@@ -117,10 +124,10 @@ def main():
         data = os.path.join(scratch, "windows.json")
         with open(data, "w", encoding="utf-8") as file:
             json.dump({"text": os.path.abspath(text), "window": 512, "stride": 512, "limit": windows}, file)
-        most, first, seconds, printed = measure(
+        most, first, worked, seconds, printed = measure(
             [kaon, "eval", folder, "--data", data, "--metric", "ppl", "--memory", "256", "--json"])
         shutil.rmtree(folder)
-        shown = "none" if first is None else f"{first:.2f} s"
+        shown = "none" if first is None else f"{first:.2f} s ({worked:.2f} s of work)"
         print(f"{layers} blocks, {parameters / 1e9:.2f} billion parameters, {windows} windows: {most:.0f} MiB of"
               f" anonymous memory, first progress after {shown}, {seconds:.0f} s in all, ppl"
               f" {json.loads(printed)['metrics']['ppl']:.0f}", flush=True)

@@ -92,7 +92,10 @@ def make_opt(folder, tokenizer):
 
     torch.manual_seed(1)
     config = transformers.OPTConfig()  # its defaults are opt-125m's shape
-    transformers.OPTForCausalLM(config).save_pretrained(folder)
+    model = transformers.OPTForCausalLM(config)
+    # What is generated must be tokens that the smaller tokenizer has: the others' logits are 0, and never the largest.
+    model.model.decoder.embed_tokens.weight.data[len(transformers.AutoTokenizer.from_pretrained(tokenizer)):] = 0
+    model.save_pretrained(folder)
     for name in os.listdir(tokenizer):
         if name.startswith(("tokenizer", "vocab", "merges", "special")):
             shutil.copy(os.path.join(tokenizer, name), folder)
