@@ -2,7 +2,9 @@
 
 It must load them and give Kaon's logits, to the noise of its arithmetic: float32 with F32 weights, inputs rounded to
 float16 with F16 and to 8 bits with the others. What its own quantizer makes of Kaon's F32 file must have the same types
-tensor for tensor, the same bytes in types without super-blocks, and with the others no lower perplexity."""
+tensor for tensor, and the same bytes in types without super-blocks; in the others Kaon's must be as near to the float
+weights, and its perplexity no higher, but for the chance in how a model takes rounding: files of gpt2-5m whose weights
+are nearer to the float ones have up to 0.5 % more or less."""
 import ctypes
 import json
 import os
@@ -29,6 +31,7 @@ NOISE_OF_8_BITS = 0.03
 NOISE_OF_GELU = 1e-3  # which it looks up in a table of float16
 FILE_TYPES = {"f16": 1, "q4_0": 2, "q4_1": 3, "q8_0": 7, "q5_0": 8, "q5_1": 9, "q2_k": 10, "q3_k_m": 12, "q4_k_m": 15,
               "q5_k_m": 17, "q6_k": 18, "iq4_nl": 25}
+CHANCE = 5e-3  # of perplexities
 EXACT = {"F32", "F16", "Q8_0", "Q4_0", "Q4_1", "Q5_0", "Q5_1"}
 failures = 0
 
@@ -78,18 +81,35 @@ def perplexity(file, data):
     return kaon("eval", file, "--data", data, "--metric", "ppl")["metrics"]["ppl"]
 
 
-def compare_quantizers(name, scheme, ours, theirs, data):
+def lost_by_type(file, exact):
+    """The mean distance from the float weights, relative, of the tensors of each type."""
+    lost = {}
+    for tensor in gguf.GGUFReader(file).tensors:
+        if tensor.tensor_type.name not in EXACT:
+            back = gguf.quants.dequantize(np.ascontiguousarray(tensor.data), tensor.tensor_type).reshape(-1)
+            lost.setdefault(tensor.tensor_type.name, []).append(
+                np.linalg.norm(back - exact[tensor.name]) / np.linalg.norm(exact[tensor.name]))
+    return {kind: np.mean(values) for kind, values in lost.items()}
+
+
+def compare_quantizers(name, scheme, exact, ours, theirs, data):
     mine, other = tensors_of(ours), tensors_of(theirs)
     types = {key: (mine.get(key, ("none",))[0], value[0]) for key, value in other.items()}
     different = [f"{key} {a}, not {b}" for key, (a, b) in types.items() if a != b]
-    expect(not different and len(mine) == len(other), f"{name} {scheme}: types as llama.cpp's {'; '.join(different[:4])}")
+    expect(not different and len(mine) == len(other),
+           f"{name} {scheme}: types as llama.cpp's {'; '.join(different[:4])}")
     plain = [key for key, (_, kind) in types.items() if kind in EXACT]
     wrong = [key for key in plain if mine[key] != other[key]]
     expect(not wrong, f"{name} {scheme}: the bytes of {len(plain)} tensors {', '.join(wrong[:4])}")
-    if len(plain) == len(types) or data is None:
+    floats = {t.name: np.asarray(t.data, np.float32).reshape(-1) for t in gguf.GGUFReader(exact).tensors}
+    here, there = lost_by_type(ours, floats), lost_by_type(theirs, floats)
+    for kind in here:
+        expect(here[kind] <= there[kind],
+               f"{name} {scheme}: {kind} off by {here[kind]:.5f}, llama.cpp's by {there[kind]:.5f}")
+    if not here:
         return
     here, there = perplexity(ours, data), perplexity(theirs, data)
-    expect(here <= there, f"{name} {scheme}: perplexity {here:.4f}, of llama.cpp's file {there:.4f}")
+    expect(here <= there * (1 + CHANCE), f"{name} {scheme}: perplexity {here:.4f}, of llama.cpp's file {there:.4f}")
 
 
 def main():
@@ -114,9 +134,10 @@ def main():
                 lost = np.linalg.norm(mine - other) / np.linalg.norm(mine)
                 bound = max(NOISE.get(scheme, NOISE_OF_8_BITS), NOISE_OF_GELU if name.startswith("gpt2") else 0)
                 expect(lost < bound, f"{name} {scheme}: logits off by {lost:.1e}, within {bound:.0e}")
-                if scheme in FILE_TYPES:
+                # Rows of 172, which stories260K has, are no whole blocks, and llama.cpp's quantizer refuses them.
+                if scheme == "f16" or (scheme in FILE_TYPES and name != "stories260K"):
                     requantize(exact, theirs, FILE_TYPES[scheme])
-                    compare_quantizers(name, scheme, ours, theirs, None if name == "stories260K" else data)
+                    compare_quantizers(name, scheme, exact, ours, theirs, data)
     sys.exit(1 if failures else 0)
 
 

@@ -89,6 +89,8 @@ StepMin fit_with_minimum(const float* x, const float* importance, int count, int
     const float share = 1 - 0.02F * static_cast<float>(t);
     try_codes((high - low) * share / static_cast<float>(most), -low * share);
     try_codes((high - low) * share / static_cast<float>(most), -low);
+    // A little more or less than all codes.
+    try_codes((high - low) / (static_cast<float>(most) + 0.1F * static_cast<float>(t - kTries / 2)), -low);
   }
   return best;
 }
@@ -131,7 +133,6 @@ struct WithMinima {
   std::array<int, kSuper> codes{};
 
   WithMinima(const float* x, const float* importance, int most_code, int most_scale) {
-    constexpr int kEach = kSuper / kGroups;
     std::array<StepMin, kGroups> fits;
     float step = 0, low = 0;
     for (int g = 0; g < kGroups; ++g) {
@@ -146,9 +147,34 @@ struct WithMinima {
       const auto at = static_cast<size_t>(g);
       scale[at] = nearest_code(fits[at].step, d, 0, most_scale);
       min[at] = nearest_code(fits[at].min, dmin, 0, most_scale);
+      refine(x + g * kEach, part_of(importance, g * kEach), most_code, most_scale, scale[at], min[at]);
       const float dl = d * static_cast<float>(scale[at]), ml = dmin * static_cast<float>(min[at]);
       for (int i = g * kEach; i < (g + 1) * kEach; ++i) {
         codes[static_cast<size_t>(i)] = nearest_code(x[i] + ml, dl, 0, most_code);
+      }
+    }
+  }
+
+ private:
+  static constexpr int kEach = kSuper / kGroups;
+
+  /// The neighbours of a rounded step and minimum with the least error.
+  void refine(const float* x, const float* importance, int most_code, int most_scale, int& step, int& low) const {
+    const std::array<float, 32> weights = weights_of(x, importance, kEach);
+    const int from_step = step, from_low = low;
+    float least = INFINITY;
+    for (int s = std::max(0, from_step - 1); s <= std::min(most_scale, from_step + 1); ++s) {
+      for (int m = std::max(0, from_low - 1); m <= std::min(most_scale, from_low + 1); ++m) {
+        const float dl = d * static_cast<float>(s), ml = dmin * static_cast<float>(m);
+        float error = 0;
+        for (int i = 0; i < kEach; ++i) {
+          const float lost = static_cast<float>(nearest_code(x[i] + ml, dl, 0, most_code)) * dl - ml - x[i];
+          error += weights[static_cast<size_t>(i)] * lost * lost;
+        }
+        if (error >= least) continue;
+        least = error;
+        step = s;
+        low = m;
       }
     }
   }
