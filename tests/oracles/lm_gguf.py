@@ -27,7 +27,7 @@ THREADS = 2
 TOKENS = 192
 # Of logits, relative: what the arithmetic of llama.cpp differs by.
 NOISE = {"f32": 1e-5, "f16": 3e-3, "bf16": 1e-2}
-NOISE_OF_8_BITS = 0.03
+NOISE_OF_8_BITS = 0.04
 NOISE_OF_GELU = 1e-3  # which it looks up in a table of float16
 FILE_TYPES = {"f16": 1, "q4_0": 2, "q4_1": 3, "q8_0": 7, "q5_0": 8, "q5_1": 9, "q2_k": 10, "q3_k_m": 12, "q4_k_m": 15,
               "q5_k_m": 17, "q6_k": 18, "iq4_nl": 25}
