@@ -1,5 +1,8 @@
 #include "api/folder_journal.h"
 
+#include <cerrno>
+#include <cstring>
+
 #include "base/error.h"
 
 namespace kaon {
@@ -26,13 +29,18 @@ FolderJournal::FolderJournal(const fs::path& draft, const std::string& task, con
   if (!text.empty()) fs::resize_file(path_, text.size(), error);
   file_.open(path_, std::ios::binary | (text.empty() ? std::ios::trunc : std::ios::app));
   if (text.empty()) file_ << task << '\n' << std::flush;
-  if (!file_ || error) fail(ErrorCode::Io, path_.string(), "cannot be written");
+  if (error) fail(ErrorCode::Io, path_.string(), "cannot be written: {}", error.message());
+  expect_written();
 }
 
 void FolderJournal::add(const std::string& part) {
   file_ << part << '\n' << std::flush;
-  if (!file_) fail(ErrorCode::Io, path_.string(), "cannot be written");
+  expect_written();
   done_.insert(part);
+}
+
+void FolderJournal::expect_written() const {
+  if (!file_) fail(ErrorCode::Io, path_.string(), "cannot be written: {}", std::strerror(errno));
 }
 
 void FolderJournal::remove() {

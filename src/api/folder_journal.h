@@ -19,6 +19,8 @@ class FolderJournal {
   void remove();
 
  private:
+  void expect_written() const;
+
   std::filesystem::path path_;
   std::set<std::string> done_;
   std::ofstream file_;
