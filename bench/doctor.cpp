@@ -1,6 +1,7 @@
 // The doctor on real models: what its cure leaves to be wished for beside what is to be reached, and what it costs.
 #include <fmt/core.h>
 
+#include <cmath>
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
@@ -64,7 +65,15 @@ fs::path written(const std::string& name, const json& document) {
 std::vector<std::string> data_flags(const std::string& model) {
   if (model.starts_with("stories")) return {"--data", kData / "text" / "tinystories_ids.npz"};
   json val, calib;
-  if (model.starts_with("resnet")) {
+  if (model.starts_with("ch_PP") || model.starts_with("ultraface")) {
+    const bool text = model.starts_with("ch_PP");
+    val = {{"images", (kData / "imagenet" / "val").string()}, {"scale", 1}, {"limit", 32}};
+    val["resize"] = text ? std::vector<int>{48, 320} : std::vector<int>{240, 320};
+    val["mean"] = text ? 127.5 : 127;
+    val["std"] = text ? 127.5 : 128;
+    calib = val;
+    calib["images"] = (kData / "imagenet" / "calib").string();
+  } else if (model.starts_with("resnet")) {
     val = {{"cifar", (kData / "cifar10" / "test_batch.bin").string()},
            {"first", 1000},
            {"limit", 1000},
@@ -88,9 +97,10 @@ std::vector<std::string> data_flags(const std::string& model) {
   return {"--data", written("val.json", val), "--calib", written("calib.json", calib)};
 }
 
-json diagnosis_of(const std::string& model, const std::string& scheme, const std::vector<std::string>& flags) {
+json diagnosis_of(const std::string& model, const std::string& scheme, const std::vector<std::string>& flags,
+                  bool resume = false) {
   const fs::path folder = fs::temp_directory_path() / "kaon_bench_doctor";
-  fs::remove_all(folder);
+  if (!resume) fs::remove_all(folder);
   std::vector<std::string> call = {KAON_PROGRAM, "doctor", kModels / model, "--scheme", scheme,
                                    "-o",         folder,   "--json",        "-q"};
   const std::vector<std::string> data = data_flags(model);
@@ -122,6 +132,23 @@ std::pair<double, double> left_over(const Patient& patient) {
   return {100 * (1 - cured), 100 * (1 - patient.to_reach)};
 }
 
+constexpr double kWishedDb = 6;
+constexpr double kMostBytes = 1.1;
+
+/// What is left of the noise of a model without labels, and what 6 dB less would leave, with a tenth more bytes at
+/// most.
+std::pair<double, double> noise_left(const std::string& model) {
+  const auto share = [](double sqnr_db) { return std::pow(10, -sqnr_db / 10); };
+  // A look tells what there is to be taken away.
+  const double before = share(diagnosis_of(model, "w8a8c", {"--time", "0.001"}).at("quantized"));
+  const double wished = before * share(kWishedDb);
+  const json found = diagnosis_of(model, "w8a8c", {"--max-drop", fmt::format("{}", wished), "--resume"}, true);
+  const json& cure = found.at("cure");
+  const double bytes = cure.at("bytes").get<double>() / cure.at("bytes_before").get<double>();
+  if (bytes > kMostBytes) fail(ErrorCode::Numeric, model, "has {} times the bytes; {} are allowed", bytes, kMostBytes);
+  return {share(found.at("cured")), wished};
+}
+
 const bool kAdded = add([](Cases& cases) {
   const auto there = [](const std::string& model) {
     if (fs::exists(kModels / model)) return true;
@@ -135,6 +162,13 @@ const bool kAdded = add([](Cases& cases) {
         {.name = patient.name, .peer_name = "to reach", .unit = loss ? "loss" : "% wrong", .prepare = [&patient] {
            return Work{.measure = [&patient] { return left_over(patient); }};
          }});
+  }
+  for (const char* model : {"ultraface_RFB-320.onnx", "ch_PP-OCRv4_rec_infer.onnx"}) {
+    if (!there(model)) continue;
+    const std::string name = fs::path(model).stem().string() + "/w8a8c";
+    cases.push_back({.name = name, .peer_name = "6 dB less", .unit = "noise", .prepare = [model] {
+                       return Work{.measure = [model] { return noise_left(model); }};
+                     }});
   }
   const std::string resnet = "resnet20_cifar10_fp32.onnx";
   if (there(resnet)) {

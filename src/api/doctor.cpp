@@ -241,6 +241,7 @@ ordered_json to_json(const Diagnosis& diagnosis) {
             {"model", written ? ordered_json("model.onnx") : ordered_json(nullptr)},
             {"changes", cure.changes},
             {"calibration", std::move(calibration)},
+            {"bytes_before", cure.bytes_before},
             {"bytes", cure.bytes},
             {"bits_average", cure.bits_average}}},
           {"out_of_time", diagnosis.out_of_time},

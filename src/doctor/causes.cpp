@@ -132,7 +132,7 @@ class Examination {
       Guilty& one = guilty_[g];
       one.non_finite = scores[plain[g]].non_finite > 0;
       const double harm = scorer.mean_harm(scores[plain[g]]);
-      const double most = format(quantizer(one.id).spec.format).bits < 8 ? kMostCoarse : kMost;
+      const bool coarse = format(quantizer(one.id).spec.format).bits < 8;
       double best = 0;
       for (const Asked& a : asked) {
         if (a.guilty != g || harm <= 0) continue;
@@ -141,6 +141,8 @@ class Examination {
       for (const Asked& a : asked) {
         if (a.guilty != g || harm <= 0) continue;
         const double gone = 1 - scorer.mean_harm(scores[a.question]) / harm;
+        // A shift of the mean is one whatever the steps are.
+        const double most = coarse && a.fault.kind != CauseKind::BiasShift ? kMostCoarse : kMost;
         if (gone < most || gone < best - kClose) continue;
         one.kind = a.fault.kind;
         one.by = a.fault.name;

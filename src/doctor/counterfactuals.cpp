@@ -20,13 +20,24 @@ constexpr double kNarrower = 0.6;  ///< of a range: what is left where few value
 constexpr int kSmallerSteps = 4;   ///< so many of them in a step: two bits more
 constexpr int kCoarseBits = 4;     ///< up to here, the best range is narrow for want of steps, not for outliers
 
-double squared_error(std::span<const float> a, std::span<const float> b) {
+/// Noise over energy of a channel along `axis`, the mean of all of them.
+double relative_noise(std::span<const float> values, const Tensor& exact, int64_t axis) {
+  std::vector<float> error(values.begin(), values.end());
+  std::ranges::transform(error, exact.as<float>(), error.begin(), std::minus<>());
+  ChannelMoments noise, signal;
+  noise.update(error, exact.shape(), axis);
+  signal.update(exact.as<float>(), exact.shape(), axis);
   double sum = 0;
-  for (size_t i = 0; i < a.size(); ++i) {
-    const double difference = static_cast<double>(a[i]) - b[i];
-    sum += difference * difference;
+  int64_t counted = 0;
+  for (size_t c = 0; c < signal.channels().size(); ++c) {
+    const Moments& x = signal.channels()[c];
+    const Moments& e = noise.channels()[c];
+    const double energy = x.variance() + x.mean * x.mean;
+    if (energy == 0) continue;
+    sum += (e.variance() + e.mean * e.mean) / energy;
+    ++counted;
   }
-  return sum;
+  return counted == 0 ? 0 : sum / static_cast<double>(counted);
 }
 
 bool is_static(const Quantizer& quantizer) { return needs_data(quantizer) && !quantizer.params.scale.empty(); }
@@ -168,10 +179,14 @@ std::vector<Counterfactual> Counterfactuals::of(int64_t id) {
     // much in common with outliers, so these come between.
     const auto finer = finer_weight(id, false);
     if (finer) {
-      const Tensor stored = exact_constant(patient_.quantized(), own.tensor);
-      const std::span<const float> exact = stored.as<float>();
-      reads_unequal_[id] =
-          squared_error(finer_weight(id, true)->as<float>(), exact) < squared_error(finer->as<float>(), exact);
+      // Small channels count as much as large ones, whichever way they lie.
+      const Tensor exact = exact_constant(patient_.quantized(), own.tensor);
+      const Graph& graph = patient_.quantized().model.graph;
+      const auto noise = [&](const Tensor& weight) {
+        return relative_noise(weight.as<float>(), exact, channel_axis(graph, *layer)) +
+               relative_noise(weight.as<float>(), exact, input_axis(graph, *layer));
+      };
+      reads_unequal_[id] = noise(*finer_weight(id, true)) < noise(*finer);
     }
     if (finer && !reads_unequal_[id]) all.push_back({CauseKind::WeightChannelImbalance, "a scale for each channel"});
     const bool scaled = !own.params.scale.empty() && !is_cast(format(own.spec.format));

@@ -146,6 +146,7 @@ struct Cure {
   std::vector<std::string> changes;
   int64_t calibration_samples = 0;
   bool calibrate_on_data = false;  ///< these are the first of the evaluation data
+  int64_t bytes_before = 0;        ///< as it was brought in
   int64_t bytes = 0;
   double bits_average = 0;  ///< of the quantized layers' weights, scales aside
 };

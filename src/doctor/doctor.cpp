@@ -110,6 +110,7 @@ class Examination {
     cure.calibration_samples = prescription.on_data ? patient_.chosen() : patient_.calibration().size();
     const bool same = prescription == patient_.as_brought_in();
     result_.after = same ? patient_.quantized() : patient_.quantize_as(prescription);
+    cure.bytes_before = stored_bytes(result_.before);
     cure.bytes = stored_bytes(result_.after);
     cure.bits_average = average_bits(result_.after);
     if (result_.verdict == Verdict::Healthy) result_.recovered = 1;

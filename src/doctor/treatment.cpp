@@ -13,6 +13,7 @@ constexpr const char* kTooLittle = "no better beyond noise";
 constexpr const char* kHardly = "hardly better";
 constexpr double kLeastGain = 0.02;   ///< of the harm that is there
 constexpr int64_t kMostPruned = 6;    ///< upgrades that are looked at again
+constexpr int64_t kMostBeyond = 3;    ///< sets with more bytes than needed
 constexpr double kWorthTrying = 0.9;  ///< of the harm of the set before: more than that is no step
 constexpr double kFewBytes = 0.01;    ///< of the model: what is not worth one more changed quantizer
 
@@ -200,12 +201,18 @@ class Course {
     const Outcome* start = now_;
     std::optional<Widened> best;
     std::map<size_t, int64_t> too_few;  // by order: the largest number that did not do
+    std::vector<Prescription> known;
     const auto consider = [&](std::vector<Upgrade> upgrades, size_t order) {
       Widened one;
       std::vector<Treatment> treatments = kept_;
       treatments.push_back(upgrade_to(upgrades, quantized, tier));
       one.upgrades = std::move(upgrades);
       one.prescription = with(treatments);
+      if (std::ranges::find(known, one.prescription) != known.end()) {
+        const Outcome& before = patient_.try_out(one.prescription);
+        return before.error.empty() && met(before);
+      }
+      known.push_back(one.prescription);
       one.outcome = &patient_.try_out(one.prescription);
       one.trial = result_.tried.size();
       one.order = order;
@@ -237,6 +244,7 @@ class Course {
         (consider({all.begin(), all.begin() + middle}, order) ? high : low) = middle;
       }
       leave_out_least(best->upgrades, best, consider);
+      look_beyond(plan, *best, consider);
     }
     if (!best) return;
     Trial& chosen = result_.tried[best->trial];
@@ -261,6 +269,22 @@ class Course {
       std::vector<Upgrade> fewer = best->upgrades;
       std::erase_if(fewer, [&](const Upgrade& one) { return one.id == upgrade.id; });
       consider(std::move(fewer), best->order);
+    }
+  }
+
+  /// What more bytes than the target needs would bring: the sets that promise most for their size, for the front.
+  template <typename Consider>
+  void look_beyond(const UpgradePlan& plan, const Widened& best, Consider&& consider) {
+    const double from = stored(best.upgrades) + kFewBytes * static_cast<double>(best.outcome->bytes);
+    std::vector<const UpgradeSet*> dearer;
+    for (const UpgradeSet& set : plan.sets) {
+      const bool known = !dearer.empty() && set.harm > kWorthTrying * dearer.back()->harm;
+      if (set.stored > from && !known) dearer.push_back(&set);
+    }
+    const int64_t count = std::min(kMostBeyond, std::ssize(dearer));
+    for (int64_t i = 0; i < count && patient_.time_left(); ++i) {
+      const UpgradeSet& set = *dearer[static_cast<size_t>(i * std::ssize(dearer) / count)];
+      consider(set.upgrades, set.order);
     }
   }
 

@@ -95,6 +95,29 @@ TEST(Clinic, ARunThatWasInterruptedEndsLikeOneThatWasNot) {
   EXPECT_EQ(findings(run()), expected);
 }
 
+TEST(Clinic, TheFrontIsTheBestOfAllThatWasTried) {
+  const Patient patient = make_patient("2 bits", 4);
+  DoctorOptions options;
+  options.max_drop = patient.max_drop;
+  const Diagnosis found = diagnose(patient.model, patient.config, *patient.data, patient.calibration.get(), options);
+  ASSERT_EQ(enum_name(found.verdict), "cured");
+  ASSERT_GE(found.front.size(), 2U);
+  for (size_t i = 1; i < found.front.size(); ++i) {
+    EXPECT_GT(found.front[i].bytes, found.front[i - 1].bytes);
+    EXPECT_GT(found.front[i].metric, found.front[i - 1].metric);
+  }
+  for (const Trial& trial : found.tried) {
+    // Something on the line is as small and as good.
+    EXPECT_TRUE(std::ranges::any_of(found.front, [&](const FrontPoint& point) {
+      return point.bytes <= trial.bytes && point.metric >= trial.after;
+    })) << trial.cure;
+    // Nothing that meets the target is smaller than what is prescribed by more than a hundredth.
+    if (trial.note == "others do with less") EXPECT_LE(found.cure.bytes, trial.bytes * 101 / 100) << trial.cure;
+  }
+  // It looked beyond what the target needs.
+  EXPECT_TRUE(std::ranges::any_of(found.tried, [&](const Trial& trial) { return trial.bytes > found.cure.bytes; }));
+}
+
 TEST(Clinic, ReadsTheQuantizersOfAFile) {
   const Patient patient = make_patient("healthy", 1);
   const QuantizedModel made = quantize(patient.model, patient.config, patient.calibration.get());

@@ -250,9 +250,10 @@
       ["size", (t) => bytes(t.bytes)], ["seconds", (t) => short(t.seconds, 3)],
       ["kept", (t) => (t.kept ? (t.note ? `yes: ${t.note}` : "yes") : t.note ? `no: ${t.note}` : "no"), "wrap"]],
       report.tried, (t) => (t.kept ? "kept" : undefined));
-    byId("front-card").hidden = report.front.length < 2;
-    if (report.front.length < 2) return;
+    byId("front-card").hidden = report.tried.length === 0;
+    if (report.tried.length === 0) return;
     const rest = report.tried.filter((t) => t.after !== null).map((t) => ({ x: t.bytes, y: t.after, name: t.cure }));
+    rest.push({ x: report.cure.bytes_before, y: report.quantized, name: "as it was brought in" });
     new Chart(byId("front"), {
       type: "line",
       data: { datasets: [
