@@ -166,6 +166,7 @@ TEST(WeightRounding, IsTheSameOnAnyNumberOfThreads) {
       {{"adaround"}},
       {{"range_search"}},
       {{"seq_mse"}},
+      {{"gptq", {{"sequential", 1}}}},
       {{"cle"}, {"gptq"}, {"adaround"}, {"bias_correction", {{"sequential", 1}}}}};
   for (const std::vector<AlgorithmConfig>& list : lists) {
     const std::string& algorithm = list.back().name;
