@@ -116,15 +116,21 @@ QuantizedModel Counterfactuals::with_smaller_steps(const std::vector<int64_t>& i
   return model;
 }
 
-/// Whether the errors of a weight lean to one side, channel by channel.
-bool Counterfactuals::errors_have_a_sign(int64_t id) const {
+/// What quantization does to a weight.
+Tensor Counterfactuals::error_of(int64_t id) const {
   const Quantizer& own = quantizer(id);
   const Tensor exact = exact_constant(patient_.quantized(), own.tensor);
   std::vector<float> error(static_cast<size_t>(exact.size()));
   own.apply(float_view(constant_of(patient_.quantized(), own.tensor)), error, exact.shape());
   std::ranges::transform(error, exact.as<float>(), error.begin(), std::minus<>());
+  return Tensor::of(exact.shape(), error);
+}
+
+/// Whether the errors of a weight lean to one side, channel by channel.
+bool Counterfactuals::errors_have_a_sign(int64_t id) const {
+  const Tensor error = error_of(id);
   ChannelMoments moments;
-  moments.update(error, exact.shape(), channel_axis(patient_.quantized().model.graph, *layer_of(id)));
+  moments.update(error.as<float>(), error.shape(), channel_axis(patient_.quantized().model.graph, *layer_of(id)));
   double sum = 0;
   int64_t counted = 0;
   for (const Moments& channel : moments.channels()) {
@@ -134,6 +140,24 @@ bool Counterfactuals::errors_have_a_sign(int64_t id) const {
     ++counted;
   }
   return counted > 0 && sum / static_cast<double>(counted) > kOneSided;
+}
+
+/// The weight as quantized, with errors that have no mean in any channel.
+Tensor Counterfactuals::centred_weight(int64_t id) const {
+  const Tensor exact = exact_constant(patient_.quantized(), quantizer(id).tensor);
+  const Tensor error = error_of(id);
+  const int64_t axis = channel_axis(patient_.quantized().model.graph, *layer_of(id));
+  ChannelMoments moments;
+  moments.update(error.as<float>(), error.shape(), axis);
+  const int64_t inner = element_count(std::span(exact.shape()).subspan(static_cast<size_t>(axis) + 1));
+  const int64_t channels = exact.shape()[static_cast<size_t>(axis)];
+  std::vector<float> values = exact.to_float();
+  for (size_t i = 0; i < values.size(); ++i) {
+    const int64_t channel = static_cast<int64_t>(i) / inner % channels;
+    const double mean = moments.channels()[static_cast<size_t>(channel)].mean;
+    values[i] += error.as<float>()[i] - static_cast<float>(mean);
+  }
+  return Tensor::of(exact.shape(), values);
 }
 
 /// Whether the quantizer's range is far narrower in `other`; of several, the typical one.
@@ -170,11 +194,7 @@ std::vector<Counterfactual> Counterfactuals::of(int64_t id) {
   std::vector<Counterfactual> all;
   if (own.kind == Slot::Weight) {
     const Layer* layer = layer_of(id);
-    const bool shifted = layer != nullptr && !layer->bias.empty() && errors_have_a_sign(id);
-    const QuantizedModel* corrected = shifted ? with_algorithm("bias_correction") : nullptr;
-    if (corrected != nullptr && corrected->rounded.contains(layer->bias)) {
-      all.push_back({CauseKind::BiasShift, "the shift of the mean taken back by the bias"});
-    }
+    if (layer != nullptr && errors_have_a_sign(id)) all.push_back({CauseKind::BiasShift, "errors without their mean"});
     // Of the two ways to serve every channel, the one that fits: channels that are read may differ, too. Those have
     // much in common with outliers, so these come between.
     const auto finer = finer_weight(id, false);
@@ -223,12 +243,10 @@ bool Counterfactuals::apply(CauseKind kind, int64_t id, Question& question) {
     case CauseKind::CalibrationMismatch: return range_of(on_data());
     case CauseKind::ActivationOutliers: return range_of(least_error());
     case CauseKind::WeightOutliers: return range_of(*with_algorithm("range_search"));
-    case CauseKind::BiasShift: {
-      const QuantizedModel& corrected = *with_algorithm("bias_correction");
-      const std::string& bias = layer_of(id)->bias;
-      question.constants[bias] = constant_of(corrected, bias);
+    case CauseKind::BiasShift:
+      question.on[at] = false;
+      question.constants[own.tensor] = centred_weight(id);
       return true;
-    }
     case CauseKind::WeightChannelImbalance: {
       question.on[at] = false;
       question.constants[own.tensor] = *finer_weight(id, reads_unequal_[id]);

@@ -35,7 +35,9 @@ class Counterfactuals {
  private:
   const Quantizer& quantizer(int64_t id) const { return patient_.quantized().quantizers[static_cast<size_t>(id)]; }
   const Layer* layer_of(int64_t id) const;
+  Tensor error_of(int64_t id) const;
   bool errors_have_a_sign(int64_t id) const;
+  Tensor centred_weight(int64_t id) const;
   bool far_narrower(int64_t id, const QuantizedModel& other) const;
   std::optional<Tensor> finer_weight(int64_t id, bool of_inputs) const;
   const QuantizedModel* with_algorithm(const std::string& name);
