@@ -119,11 +119,9 @@ void iq4_nl(const float* x, const float* importance, std::byte* p) {
   const float far = farthest(x);
   float best_d = 0;
   double least = INFINITY;
-  int codes[kSmall] = {};
-  constexpr int kTries = 15;  // for either end
-  for (int t = 0; t < 2 * kTries && far != 0; ++t) {
-    const float end = kNonLinear[0] + static_cast<float>(t % kTries - kTries / 2);
-    const float id = (t < kTries ? end : -end) / far;
+  int codes[kSmall] = {}, best[kSmall] = {};
+  for (int t = -7; t <= 7 && far != 0; ++t) {
+    const float id = (kNonLinear[0] + static_cast<float>(t)) / far;
     double xv = 0, vv = 0;
     for (int i = 0; i < kSmall; ++i) {
       codes[i] = nearest_non_linear(x[i] * id);
@@ -138,11 +136,10 @@ void iq4_nl(const float* x, const float* importance, std::byte* p) {
     if (-d * xv >= least) continue;  // Σw(x - d·v)² is Σwx² - d·Σwxv
     least = -d * xv;
     best_d = static_cast<float>(d);
+    std::copy(codes, codes + kSmall, best);
   }
   put_half(p, best_d);
-  const float id = reciprocal(float16_to_float32(float32_to_float16(best_d)));
-  for (int i = 0; i < kSmall; ++i) codes[i] = nearest_non_linear(x[i] * id);
-  put_nibbles(p + 2, codes);
+  put_nibbles(p + 2, best);
 }
 
 void mxfp4(const float* x, const float* /*importance*/, std::byte* p) {
