@@ -48,7 +48,8 @@
     byId("model").textContent = `${report.model}, ${report.scheme}`;
     const first = report.causes[0];
     byId("story").textContent = first ? first.text
-      : report.verdict === "healthy" ? "Nothing is wrong: no more is lost than was allowed." : "No quantizer stands out.";
+      : report.verdict === "healthy" ? "Nothing is wrong: no more is lost than was allowed."
+        : report.out_of_time ? "Time ran out before causes were found." : "No quantizer stands out.";
     const facts = [
       ["metric", report.metric + (report.lower_is_better ? ", lower is better" : "")],
       ["samples", String(report.samples)],
@@ -185,7 +186,7 @@
     const options = (title, log) => ({
       indexAxis: "y", animation: false, maintainAspectRatio: false,
       scales: { x: { type: log ? "logarithmic" : "linear", position: "top", title: { display: true, text: title },
-        ticks: { maxTicksLimit: 6, callback: (value) => (log ? (Number.isInteger(Math.log10(value)) ? value.toExponential(0) : "") : percent(value)) } },
+        ticks: { maxTicksLimit: 6, maxRotation: 0, callback: (value) => (log ? (Number.isInteger(Math.log10(value)) ? value.toExponential(0) : "") : percent(value)) } },
         y: { grid: { display: false }, ticks: { autoSkip: thickness === undefined, font: { size: 11 } } } },
       plugins: { legend: { display: false }, tooltip: { callbacks: { label: (item) => {
         const row = shown[item.dataIndex];
