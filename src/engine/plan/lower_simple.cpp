@@ -269,13 +269,15 @@ bool Lowering::lower_reduce(const PlanOp& op) {
   for (size_t i = 0; i < axes.size(); ++i) {
     if (axes[i] != static_cast<int64_t>(shape.size() - axes.size() + i)) return false;  // not the trailing ones
   }
+  const int64_t inner = element_count(std::span(shape).last(axes.size()));
+  const int64_t outer = element_count(std::span(shape).first(shape.size() - axes.size()));
+  // From opset 18 on the attribute means nothing.
+  if (element_count(facts(y).shape) != outer) return false;
   const bool spatial_mean = op.is("ReduceMean") && shape.size() >= 3 && shape.size() <= 5 &&
                             axes.size() == shape.size() - 2 && facts(y).shape.size() == shape.size();
   // Row-major rows of numbers are not worth a primitive for every length.
   const bool rows = shape.size() == 3 && first_form(x).desc == plain_desc(shape);
   if (spatial_mean && !rows) return lower_global_pool(op);
-  const int64_t inner = element_count(std::span(shape).last(axes.size()));
-  const int64_t outer = element_count(std::span(shape).first(shape.size() - axes.size()));
   const int32_t in = request_plain(x);
   const int32_t out = define_plain(y);
   const ReduceKind kind = op.is("ReduceMean")  ? ReduceKind::Mean

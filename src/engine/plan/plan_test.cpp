@@ -559,6 +559,11 @@ TEST(Plan, SmallStepsBetweenLargeOnesRunOnOneThread) {
   set_thread_count(before);
 }
 
+TEST(Plan, AxesThatTheOpsetTakesFromElsewhereAreNotReducedOver) {
+  Net net({6, 5});
+  net.check({net.op("ReduceMean", {"x"}, {{"axes", std::vector<int64_t>{1}, {}}})}, 19);
+}
+
 TEST(Plan, MixingSamplesIsNotSliced) {
   Net net({6, 16, 64, 64});
   const std::string a = net.op("Relu", {net.conv("x", 16, 16, 3)});
