@@ -28,62 +28,86 @@ std::vector<double> costs_of(const GptqFactor& factor) {
   return costs;
 }
 
-/// Whether each row of the weight has one scale.
-bool has_whole_rows(const GridWeight& weight, const std::vector<int64_t>& scales) {
-  for (int64_t row = 0; row < weight.exact.rows; ++row) {
-    const auto scale_at = [&](int64_t col) { return scales[static_cast<size_t>(weight.product.offset(row, col))]; };
-    if (scale_at(0) != scale_at(weight.exact.cols - 1)) return false;
+/// Columns of a row that share a scale.
+struct Stretch {
+  int64_t row = 0;
+  int64_t begin = 0;
+  int64_t end = 0;
+  size_t scale = 0;
+};
+
+std::vector<Stretch> stretches_of(const GroupRows& rows, const std::vector<int64_t>& scales) {
+  const LayerProduct& product = rows.weight.product;
+  std::vector<Stretch> found;
+  for (int64_t row = rows.first_row(); row < rows.first_row() + rows.target.rows; ++row) {
+    for (int64_t col = 0; col < product.cols; ++col) {
+      const auto scale = static_cast<size_t>(scales[static_cast<size_t>(product.offset(row, col))]);
+      if (col == 0 || found.back().scale != scale) found.push_back({row, col, col, scale});
+      found.back().end = col + 1;
+    }
   }
-  return true;
+  return found;
 }
 
-/// Rounds with several ranges and leaves each row of the group with the one, and the codes, that it loses least with.
+/// Rounds with several ranges and leaves each row of the group with those, and the codes, that it loses least with.
 void round_with_ranges(GridWeight& weight, const GroupRows& rows, const GptqFactor& factor,
                        const std::vector<int64_t>& scales, FloatMatrix& codes) {
-  constexpr double kStep = 0.06;
-  constexpr int64_t kTries = 9;
-  QuantParams& params = weight.quantizer->params;
-  const QuantParams widest = params;
+  const std::vector<Stretch> stretches = stretches_of(rows, scales);
   const int64_t first = rows.first_row(), count = rows.target.rows;
-  const auto tile_of = [&](int64_t row) {
-    return static_cast<size_t>(scales[static_cast<size_t>(weight.product.offset(row, 0))]);
+  QuantParams& params = weight.quantizer->params;
+  const auto grids_now = [&] {
+    std::vector<ScaleZero> grids;
+    for (const Stretch& stretch : stretches) {
+      const int32_t zero = params.zero_point.empty() ? 0 : params.zero_point[stretch.scale];
+      grids.push_back({params.scale[stretch.scale], zero});
+    }
+    return grids;
+  };
+  std::vector<std::vector<ScaleZero>> tries{grids_now()};
+  narrow_ranges(weight, rows.group, scales, costs_of(factor));
+  tries.push_back(grids_now());
+  // A range for a whole row is worth more of them than one for some columns.
+  const bool whole_rows = std::ssize(stretches) == count;
+  const int64_t parts = whole_rows ? 8 : 2;
+  const double step = whole_rows ? 0.06 : 0.1;
+  for (int64_t i = 1; i <= parts; ++i) {
+    const auto part = static_cast<float>(1 - step * static_cast<double>(i));
+    std::vector<ScaleZero>& grids = tries.emplace_back();
+    for (const Stretch& stretch : stretches) {
+      const auto [min, max] = std::ranges::minmax(
+          weight.exact.row(stretch.row)
+              .subspan(static_cast<size_t>(stretch.begin), static_cast<size_t>(stretch.end - stretch.begin)));
+      const TensorSpec& spec = weight.quantizer->spec;
+      grids.push_back(choose_scale({min * part, max * part}, format(spec.format),
+                                   spec.symmetric ? Symmetry::Symmetric : Symmetry::Asymmetric, spec.scale_type));
+    }
+  }
+  const auto set = [&](const Stretch& stretch, ScaleZero grid) {
+    params.scale[stretch.scale] = grid.scale;
+    if (!params.zero_point.empty()) params.zero_point[stretch.scale] = grid.zero_point;
+    for (int64_t col = stretch.begin; col < stretch.end; ++col) {
+      weight.scale(stretch.row, col) = grid.scale;
+      weight.zero(stretch.row, col) = static_cast<float>(grid.zero_point);
+    }
   };
   std::vector<double> least(static_cast<size_t>(count), INFINITY);
-  std::vector<ScaleZero> best(static_cast<size_t>(count));
+  std::vector<size_t> best(static_cast<size_t>(count));
   FloatMatrix best_codes(count, codes.cols);
-  const auto set = [&](int64_t row, ScaleZero grid) {
-    params.scale[tile_of(row)] = grid.scale;
-    if (!params.zero_point.empty()) params.zero_point[tile_of(row)] = grid.zero_point;
-    std::ranges::fill(weight.scale.row(row), grid.scale);
-    std::ranges::fill(weight.zero.row(row), static_cast<float>(grid.zero_point));
-  };
-  for (int64_t attempt = 0; attempt < kTries; ++attempt) {
-    std::vector<ScaleZero> grids(static_cast<size_t>(count));
-    for (int64_t r = 0; r < count; ++r) {
-      const size_t tile = tile_of(first + r);
-      ScaleZero& grid = grids[static_cast<size_t>(r)];
-      grid = {widest.scale[tile], widest.zero_point.empty() ? 0 : widest.zero_point[tile]};
-      if (attempt > 0) {
-        const auto [min, max] = std::ranges::minmax(weight.exact.row(first + r));
-        const auto part = static_cast<float>(1 - kStep * static_cast<double>(attempt));
-        grid = choose_scale({min * part, max * part}, format(weight.quantizer->spec.format),
-                            weight.quantizer->spec.symmetric ? Symmetry::Symmetric : Symmetry::Asymmetric,
-                            weight.quantizer->spec.scale_type);
-      }
-      set(first + r, grid);
-    }
+  for (size_t attempt = 0; attempt < tries.size(); ++attempt) {
+    for (size_t i = 0; i < stretches.size(); ++i) set(stretches[i], tries[attempt][i]);
     const std::vector<double> errors = round_gptq(rows, factor, codes);
-    for (size_t r = 0; r < errors.size(); ++r) {
-      if (errors[r] >= least[r]) continue;
-      least[r] = errors[r];
-      best[r] = grids[r];
-      std::ranges::copy(codes.row(first + static_cast<int64_t>(r)), best_codes.row(static_cast<int64_t>(r)).begin());
+    for (int64_t r = 0; r < count; ++r) {
+      const auto at = static_cast<size_t>(r);
+      if (errors[at] >= least[at]) continue;
+      least[at] = errors[at];
+      best[at] = attempt;
+      std::ranges::copy(codes.row(first + r), best_codes.row(r).begin());
     }
   }
-  for (int64_t r = 0; r < count; ++r) {
-    set(first + r, best[static_cast<size_t>(r)]);
-    std::ranges::copy(best_codes.row(r), codes.row(first + r).begin());
+  for (size_t i = 0; i < stretches.size(); ++i) {
+    set(stretches[i], tries[best[static_cast<size_t>(stretches[i].row - first)]][i]);
   }
+  for (int64_t r = 0; r < count; ++r) std::ranges::copy(best_codes.row(r), codes.row(first + r).begin());
 }
 
 void round_weights(const AlgorithmInput& input) {
@@ -101,11 +125,10 @@ void round_weights(const AlgorithmInput& input) {
   round_all(input, [&](GridWeight& weight, const GroupRows& rows, FloatMatrix& codes) {
     const GptqFactor factor = factor_for_gptq(rows.gram, options, weight.name());
     const std::vector<int64_t>& own = scales_of(weight);
-    if (!own.empty() && has_whole_rows(weight, own)) {
-      round_with_ranges(weight, rows, factor, own, codes);
-    } else {
-      if (!own.empty()) narrow_ranges(weight, rows.group, own, costs_of(factor));
+    if (own.empty()) {
       round_gptq(rows, factor, codes);
+    } else {
+      round_with_ranges(weight, rows, factor, own, codes);
     }
     damped.add(rows, factor);
   });
