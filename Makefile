@@ -48,5 +48,5 @@ deps-clang:
 oracles: deps-test ## build/oracles: the Python peers that tests compare with
 	@scripts/oracles.sh
 
-oracles-lm: deps-test ## build/oracles-lm: torch, transformers and llama.cpp, for bench/lm and oracles.lm_folders
+oracles-lm: deps-test ## build/oracles-lm: torch, transformers and llama.cpp, for bench/lm, oracles.lm_folders and oracles.lm_gguf
 	@scripts/oracles.sh lm

@@ -155,8 +155,8 @@ void register_gptq(Registry<Algorithm>& algorithms) {
                                        .value = 1,
                                        .min = 0,
                                        .max = 1,
-                                       .help = "first narrows ranges where that costs less, unless an algorithm before "
-                                               "it chose them",
+                                       .help = "tries several ranges for each row, unless an algorithm before it "
+                                               "chose them",
                                        .flag = true},
                                       sequential_option()},
                           .run = round_weights});
