@@ -164,7 +164,8 @@ std::string Builder::weight(const std::string& name, const Shape& shape) {
     if (!is_half(tensor.type())) return constant(name, std::move(tensor));
     // Vectors are small: they become float32 here.
     if (shape.size() < 2) return constant(name, Tensor::of<float>(shape, tensor.to_float()));
-    const std::string stored = constant(fmt::format("{}.{}", name, name_of(tensor.type())), std::move(tensor));
+    const std::string stored = fmt::format("{}.{}", name, name_of(tensor.type()));
+    constant(stored, std::move(tensor));
     op(name, "Cast", {stored}, {int_attribute("to", static_cast<int64_t>(DType::Float32))});
     model_.graph.nodes.back().outputs = {name};
     return name;
@@ -180,7 +181,7 @@ std::string Builder::layer_input(const std::string& name, const std::string& x) 
     zero_point =
         constant(name + ".input_zero_point", Tensor::of<int32_t>({1}, std::vector<int32_t>{input->zero_point}));
   }
-  const std::string made = name + ".input|q";
+  std::string made = name + ".input|q";
   Node node = make_fake_quantize(input->spec, x, made, scale, zero_point);
   node.name = name + ".input";
   model_.opsets[kKaon] = 1;
