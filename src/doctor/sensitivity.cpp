@@ -1,5 +1,7 @@
 #include "doctor/sensitivity.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cmath>
 #include <numeric>
@@ -75,7 +77,7 @@ class Ranking {
   void measure(const std::vector<int64_t>& ids, int64_t first, int64_t count) {
     if (ids.empty() || count <= 0) return;
     std::string key = "switch";
-    for (const int64_t id : ids) key += " " + std::to_string(id);
+    for (const int64_t id : ids) key += fmt::format(" {}", id);
     for (const bool alone : {true, false}) {
       const Question base = alone ? patient_.all_off() : patient_.as_it_is();
       std::vector<Question> questions{base};

@@ -74,7 +74,7 @@ void SmallProductsAction::run(Runtime& runtime) {
       const auto [at_a, at_b] = offsets_[static_cast<size_t>(product)];
       float* to = out + (product * m + row) * n;
       few_rows(a + at_a + row * k, b + at_b, to, rows, n, k);
-      for (const auto [scale, shift] : steps_) scale_and_shift(to, rows * n, scale, shift);
+      for (const auto& [scale, shift] : steps_) scale_and_shift(to, rows * n, scale, shift);
     }
   });
 }
