@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "engine/integer_operators.h"
 #include "engine/memory_guard.h"
 
 namespace kaon {
@@ -36,6 +37,7 @@ void check_attributes(const Node& node) {
 
 std::shared_ptr<const Program> Program::compile(Model model) {
   guard_memory();
+  unfold_integer_operators(model.graph);
   const auto shared = std::make_shared<const Model>(std::move(model));
   std::vector<std::string> unsupported;
   auto program = ProgramBuilder(shared, shared->graph, unsupported).build();
