@@ -46,6 +46,7 @@ void write_doctor_pages(const Diagnosis& diagnosis, const Dataset& data, int64_t
   const DebugReport before = look(diagnosis.before, diagnosis, data, batch, progress);
   write_html(before, folder / "before.html");
   json page = {{"diagnosis", json::parse(json_text(to_json(diagnosis)))},
+               {"evidence", json::array()},  // in its order, which an object's keys here have not
                {"pictures", json::array()},
                {"pages", json::array({json::array({"before.html", "Every layer as it was brought in."})})}};
   std::optional<DebugReport> after;
@@ -54,6 +55,7 @@ void write_doctor_pages(const Diagnosis& diagnosis, const Dataset& data, int64_t
     write_html(*after, folder / "after.html");
     page["pages"].push_back({"after.html", "Every layer as prescribed."});
   }
+  for (const Cause& cause : diagnosis.causes) page["evidence"].push_back(cause.evidence);
   for (size_t cause = 0; cause < diagnosis.causes.size(); ++cause) {
     const std::vector<int64_t>& guilty = diagnosis.causes[cause].quantizers;
     for (size_t i = 0; i < std::min(guilty.size(), kPictured); ++i) {

@@ -46,8 +46,10 @@ class Examination {
 
   std::vector<Cause> run() {
     choose_guilty();
-    if (guilty_.empty()) return {};
-    name_faults();
+    std::string key = "faults";
+    for (const Guilty& one : guilty_) key += " " + std::to_string(one.id);
+    if (guilty_.empty() || !patient_.may_ask(key, 0, count_)) return {};
+    name_faults(key);
     return confirm();
   }
 
@@ -72,7 +74,7 @@ class Examination {
     return question;
   }
 
-  void name_faults() {
+  void name_faults(const std::string& key) {
     struct Asked {
       size_t guilty;
       Counterfactual fault;
@@ -82,10 +84,8 @@ class Examination {
     std::vector<Asked> asked;
     std::vector<size_t> plain;  // by guilty: the question as it is
     std::vector<int64_t> by_channel;
-    std::string key = "faults";
     for (size_t g = 0; g < guilty_.size(); ++g) {
       const int64_t id = guilty_[g].id;
-      key += " " + std::to_string(id);
       plain.push_back(questions.size());
       questions.push_back(alone(id));
       for (const Counterfactual& fault : counterfactuals_.of(id)) {
@@ -343,14 +343,16 @@ CauseResult find_causes(Patient& patient, Counterfactuals& counterfactuals,
   CauseResult result;
   const Stopwatch watch;
   const double before = patient.forwards();
-  if (patient.time_left()) result.causes = Examination(patient, counterfactuals, sensitivity).run();
+  result.causes = Examination(patient, counterfactuals, sensitivity).run();
   result.step = {.number = 6, .name = "causes"};
   for (const Cause& cause : result.causes) {
     result.step.numbers.emplace_back(std::string(enum_name(cause.kind)), cause.share);
     if (!result.step.finding.empty()) result.step.finding += ", ";
     result.step.finding += fmt::format("{} {:.0f} %", enum_name(cause.kind), 100 * cause.share);
   }
-  if (result.causes.empty()) result.step.finding = patient.time_left() ? "no quantizer stands out" : "time ran out";
+  if (result.causes.empty()) {
+    result.step.finding = patient.ran_out_of_time() ? "time ran out" : "no quantizer stands out";
+  }
   result.step.seconds = watch.seconds();
   result.step.forwards = patient.forwards() - before;
   return result;

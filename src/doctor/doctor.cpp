@@ -88,8 +88,6 @@ class Examination {
     result_.recovered = lost > 0 ? 1 - left / lost : 1;
     const bool helped = !result_.cure.changes.empty();
     result_.verdict = treatment.target_met ? Verdict::Cured : helped ? Verdict::Improved : Verdict::NotCured;
-    result_.out_of_time = !patient_.time_left();
-    if (!treatment.target_met) result_.advice = advice_for(result_, options_);
     return finish(treatment.prescription);
   }
 
@@ -114,6 +112,10 @@ class Examination {
     cure.bytes = stored_bytes(result_.after);
     cure.bits_average = average_bits(result_.after);
     if (result_.verdict == Verdict::Healthy) result_.recovered = 1;
+    result_.out_of_time = patient_.ran_out_of_time();
+    if (result_.verdict == Verdict::Improved || result_.verdict == Verdict::NotCured) {
+      result_.advice = advice_for(result_, options_);
+    }
     DoctorStep step{.number = 8, .name = "verdict"};
     step.finding =
         fmt::format("{}: {} {:.4g} in float, {:.4g} quantized, {:.4g} as prescribed", enum_name(result_.verdict),

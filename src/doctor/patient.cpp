@@ -57,6 +57,11 @@ Question without_rounding(const QuantizedModel& quantized, Question question) {
   return question;
 }
 
+/// What questions about these samples are called in the journal.
+std::string key_of(const std::string& key, int64_t first, int64_t count) {
+  return fmt::format("{} {}+{}", key, first, count);
+}
+
 }  // namespace
 
 std::string key_of(const Prescription& prescription) {
@@ -175,11 +180,23 @@ void Patient::run_float() {
   forwards_ += 1;
 }
 
+bool Patient::may_measure(const std::string& key) {
+  if (options_.time <= 0 || watch_.seconds() < options_.time || journal_.find(key) != nullptr) return true;
+  ran_out_of_time_ = true;
+  return false;
+}
+
+bool Patient::may_ask(const std::string& key, int64_t first, int64_t count) {
+  return may_measure(key_of(key, first, count));
+}
+
+bool Patient::may_try(const Prescription& prescription) { return may_measure(key_of(prescription)); }
+
 std::vector<Scores> Patient::ask(const std::string& key, const QuantizedModel& quantized, const Question& base,
                                  std::span<const Question> questions, int64_t first, int64_t count) {
   std::vector<Scores> scores(questions.size());
   count_samples(static_cast<double>(count) * static_cast<double>(questions.size()));
-  const std::string full = key + " " + std::to_string(first) + "+" + std::to_string(count);
+  const std::string full = key_of(key, first, count);
   if (const std::string* known = journal_.find(full); known != nullptr) {
     const json entries = json::parse(*known);
     for (size_t i = 0; i < questions.size(); ++i) scores[i] = scores_from(entries.at(i));

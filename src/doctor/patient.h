@@ -81,7 +81,11 @@ class Patient {
   /// `count` of the samples to choose by, in whole batches.
   Part first_samples(int64_t count) const;
 
-  bool time_left() const { return options_.time <= 0 || watch_.seconds() < options_.time; }
+  /// Whether there is time to measure it; what the journal holds takes none.
+  bool may_ask(const std::string& key, int64_t first, int64_t count);
+  bool may_try(const Prescription& prescription);
+  /// Whether one of them said no.
+  bool ran_out_of_time() const { return ran_out_of_time_; }
   double seconds() const { return watch_.seconds(); }
   double forwards() const { return forwards_; }
   void count_samples(double samples) { forwards_ += samples / static_cast<double>(samples_); }
@@ -99,6 +103,7 @@ class Patient {
   const Outcome& try_out(const Prescription& prescription);
 
  private:
+  bool may_measure(const std::string& key);
   Patient(const Model& model, const Dataset& data, const Dataset* calibration, const DoctorOptions& options);
   Scores evaluate(const QuantizedModel& quantized);
   /// What is scored: the first output. For sqnr_db all floating-point outputs, each with the same weight.
@@ -120,6 +125,7 @@ class Patient {
   int64_t samples_ = 0;
   int64_t chosen_ = 0;
   double forwards_ = 0;
+  bool ran_out_of_time_ = false;
   std::map<std::string, Outcome> outcomes_;  ///< by prescription
 };
 

@@ -10,6 +10,12 @@ namespace {
 constexpr int64_t kSamples = 32;
 constexpr double kMatters = 0.02;  ///< of the harm of all of them
 
+/// What the journal calls them: each upgrade alone, and sets of them.
+std::string name_of_upgrades(const std::string& key, Tier tier) {
+  return fmt::format("upgrades to {} of {}", enum_name(tier), key);
+}
+std::string name_of_sets(const std::string& key, Tier tier) { return "sets of " + name_of_upgrades(key, tier); }
+
 /// Elements of each value that a quantizer of an activation reads, for one sample.
 std::map<std::string, double> elements_of(const Patient& patient, const QuantizedModel& quantized) {
   std::map<std::string, double> elements;
@@ -63,8 +69,8 @@ std::vector<Upgrade> find_upgrades(Patient& patient, const QuantizedModel& quant
     questions.push_back(off);
     questions.back().on[static_cast<size_t>(quantizer.id)] = true;
   }
-  const std::vector<Scores> scores = patient.ask(fmt::format("upgrades to {} of {}", enum_name(tier), key), quantized,
-                                                 off, questions, 0, patient.first_samples(kSamples).size());
+  const std::vector<Scores> scores =
+      patient.ask(name_of_upgrades(key, tier), quantized, off, questions, 0, patient.first_samples(kSamples).size());
   for (size_t i = 0; i < upgrades.size(); ++i) upgrades[i].benefit = patient.scorer().mean_harm(scores[i]);
   return upgrades;
 }
@@ -90,6 +96,11 @@ bool beats(const UpgradeSet& a, const UpgradeSet& b) {
 }
 
 }  // namespace
+
+bool may_plan_upgrades(Patient& patient, const std::string& key, Tier tier) {
+  const int64_t count = patient.first_samples(kSamples).size();
+  return patient.may_ask(name_of_upgrades(key, tier), 0, count) && patient.may_ask(name_of_sets(key, tier), 0, count);
+}
 
 UpgradePlan plan_upgrades(Patient& patient, const QuantizedModel& quantized, const std::string& key, Tier tier) {
   UpgradePlan plan;
@@ -121,8 +132,7 @@ UpgradePlan plan_upgrades(Patient& patient, const QuantizedModel& quantized, con
     }
   }
   const std::vector<Scores> scores =
-      patient.ask(fmt::format("sets of upgrades to {} of {}", enum_name(tier), key), quantized, as_it_is, questions, 0,
-                  patient.first_samples(kSamples).size());
+      patient.ask(name_of_sets(key, tier), quantized, as_it_is, questions, 0, patient.first_samples(kSamples).size());
   for (size_t i = 0; i < sets.size(); ++i) sets[i].harm = patient.scorer().mean_harm(scores[i]);
   for (const UpgradeSet& set : sets) {
     if (std::ranges::none_of(sets, [&](const UpgradeSet& other) { return beats(other, set); })) {

@@ -31,6 +31,8 @@ struct UpgradePlan {
   std::vector<UpgradeSet> sets;
 };
 
+/// Whether there is time to plan; see Patient::may_ask().
+bool may_plan_upgrades(Patient& patient, const std::string& key, Tier tier);
 /// Harm is measured on a few samples; `key` names `quantized` in the journal.
 UpgradePlan plan_upgrades(Patient& patient, const QuantizedModel& quantized, const std::string& key, Tier tier);
 

@@ -41,7 +41,7 @@ class Ranking {
 
   std::vector<Sensitivity> run() {
     glance();
-    for (size_t begin = 0; begin < order_.size() && patient_.time_left(); begin += kChunk) {
+    for (size_t begin = 0; begin < order_.size(); begin += kChunk) {
       const size_t end = std::min(begin + kChunk, order_.size());
       std::vector<int64_t> ids(order_.begin() + static_cast<int64_t>(begin),
                                order_.begin() + static_cast<int64_t>(end));
@@ -78,12 +78,14 @@ class Ranking {
     if (ids.empty() || count <= 0) return;
     std::string key = "switch";
     for (const int64_t id : ids) key += fmt::format(" {}", id);
+    const std::string on = "on " + key, off = "off " + key;
+    if (!patient_.may_ask(on, first, count) || !patient_.may_ask(off, first, count)) return;
     for (const bool alone : {true, false}) {
       const Question base = alone ? patient_.all_off() : patient_.as_it_is();
       std::vector<Question> questions{base};
       for (const int64_t id : ids) questions.push_back(with(base, id, alone));
       const std::vector<Scores> scores =
-          patient_.ask((alone ? "on " : "off ") + key, patient_.quantized(), base, questions, first, count);
+          patient_.ask(alone ? on : off, patient_.quantized(), base, questions, first, count);
       // Everybody's first samples are the same, so what is there already is not added twice.
       if (!alone && all_.size() == first) append(all_, scores[0]);
       for (size_t i = 0; i < ids.size(); ++i) {
@@ -98,7 +100,7 @@ class Ranking {
   void refine() {
     const int64_t had = patient_.first_samples(kFirstRound).size();
     const int64_t more = patient_.first_samples(kSecondRound).size() - had;
-    if (more <= 0 || !patient_.time_left()) return;
+    if (more <= 0) return;
     const std::vector<Sensitivity> sofar = rows();
     std::vector<int64_t> doubtful;
     for (size_t i = 0; i < std::min(sofar.size(), kInDoubt); ++i) {

@@ -28,15 +28,17 @@ class Course {
 
   TreatmentResult run() {
     for (const Tier tier : {Tier::Same, Tier::Granularity, Tier::Bits, Tier::Float}) {
-      if (!patient_.options().allow.contains(tier) || met(*now_) || !patient_.time_left()) continue;
+      if (!patient_.options().allow.contains(tier) || met(*now_)) continue;
       const Stopwatch watch;
       const double before = patient_.forwards();
       const double value = patient_.scorer().value(now_->scores);
+      const size_t tried = result_.tried.size();
       if (tier == Tier::Same || tier == Tier::Granularity) {
         try_menu(tier);
       } else {
         widen(tier);
       }
+      if (result_.tried.size() == tried && patient_.ran_out_of_time()) continue;
       note_step(tier, value, watch.seconds(), patient_.forwards() - before);
     }
     try_again();
@@ -112,7 +114,7 @@ class Course {
   bool attempt(const Treatment& treatment) {
     std::vector<Treatment> all = kept_and(treatment);
     const Prescription prescription = with(all);
-    if (prescription == result_.prescription) return false;
+    if (prescription == result_.prescription || !patient_.may_try(prescription)) return false;
     patient_.options().progress->begin(
         fmt::format("trying {} (best so far: {:.4g})", treatment.name, scorer().value(now_->scores)), 1);
     patient_.options().progress->end();
@@ -134,7 +136,7 @@ class Course {
 
   void try_menu(Tier tier) {
     for (const Treatment& treatment : treatments_for(patient_, causes_, tier)) {
-      if (met(*now_) || !patient_.time_left()) return;
+      if (met(*now_)) return;
       attempt(treatment);
     }
   }
@@ -163,7 +165,7 @@ class Course {
     if (!widened) return;
     const std::vector<Treatment> again = std::move(hidden_);
     for (const Treatment& treatment : again) {
-      if (met(*now_) || !patient_.time_left()) return;
+      if (met(*now_)) return;
       attempt(treatment);
     }
   }
@@ -196,8 +198,10 @@ class Course {
   /// that may do so with fewer bytes, then what lies between the best one and the one before it in its order, then the
   /// best one without its least.
   void widen(Tier tier) {
+    const std::string key = key_of(result_.prescription);
+    if (!may_plan_upgrades(patient_, key, tier)) return;
     const QuantizedModel quantized = patient_.quantize_as(result_.prescription);
-    const UpgradePlan plan = plan_upgrades(patient_, quantized, key_of(result_.prescription), tier);
+    const UpgradePlan plan = plan_upgrades(patient_, quantized, key, tier);
     const Outcome* start = now_;
     std::optional<Widened> best;
     std::map<size_t, int64_t> too_few;  // by order: the largest number that did not do
@@ -212,6 +216,7 @@ class Course {
         const Outcome& before = patient_.try_out(one.prescription);
         return before.error.empty() && met(before);
       }
+      if (!patient_.may_try(one.prescription)) return false;
       known.push_back(one.prescription);
       one.outcome = &patient_.try_out(one.prescription);
       one.trial = result_.tried.size();
@@ -226,7 +231,6 @@ class Course {
     };
     double harm = std::numeric_limits<double>::infinity();
     for (const UpgradeSet& set : plan.sets) {
-      if (!patient_.time_left()) break;
       const bool found = best && met(*best->outcome);
       const bool last = &set == &plan.sets.back();
       if (found ? set.stored >= stored(best->upgrades) * (1 - kFewBytes) : set.harm > kWorthTrying * harm && !last) {
@@ -239,7 +243,7 @@ class Course {
       const size_t order = best->order;
       const std::vector<Upgrade>& all = plan.orders[order];
       int64_t low = too_few[order], high = std::ssize(best->upgrades);
-      while (high - low > 1 && patient_.time_left()) {
+      while (high - low > 1) {
         const int64_t middle = (low + high) / 2;
         (consider({all.begin(), all.begin() + middle}, order) ? high : low) = middle;
       }
@@ -265,7 +269,7 @@ class Course {
     });
     int64_t looked_at = 0;
     for (const Upgrade& upgrade : candidates) {
-      if (best->upgrades.size() < 2 || looked_at++ == kMostPruned || !patient_.time_left()) return;
+      if (best->upgrades.size() < 2 || looked_at++ == kMostPruned) return;
       std::vector<Upgrade> fewer = best->upgrades;
       std::erase_if(fewer, [&](const Upgrade& one) { return one.id == upgrade.id; });
       consider(std::move(fewer), best->order);
@@ -282,7 +286,7 @@ class Course {
       if (set.stored > from && !known) dearer.push_back(&set);
     }
     const int64_t count = std::min(kMostBeyond, std::ssize(dearer));
-    for (int64_t i = 0; i < count && patient_.time_left(); ++i) {
+    for (int64_t i = 0; i < count; ++i) {
       const UpgradeSet& set = *dearer[static_cast<size_t>(i * std::ssize(dearer) / count)];
       consider(set.upgrades, set.order);
     }
@@ -297,7 +301,7 @@ class Course {
   /// Takes out what is no longer needed: the target stays met, or nothing gets worse beyond noise.
   void prune() {
     const bool target = met(*now_);
-    for (size_t i = kept_.size(); i-- > 0 && kept_.size() > 1 && patient_.time_left();) {
+    for (size_t i = kept_.size(); i-- > 0 && kept_.size() > 1;) {
       std::vector<Treatment> fewer = kept_;
       fewer.erase(fewer.begin() + static_cast<int64_t>(i));
       const Prescription prescription = with(fewer);
@@ -305,6 +309,7 @@ class Course {
         kept_ = std::move(fewer);
         continue;
       }
+      if (!patient_.may_try(prescription)) continue;
       const Outcome& outcome = patient_.try_out(prescription);
       if (!outcome.error.empty()) continue;
       remember("without " + in_words(kept_[i]), prescription, outcome);

@@ -95,6 +95,32 @@ TEST(Clinic, ARunThatWasInterruptedEndsLikeOneThatWasNot) {
   EXPECT_EQ(findings(run()), expected);
 }
 
+TEST(Clinic, WhatTheJournalHoldsTakesNoTime) {
+  const Patient patient = make_patient("2 bits", 4);
+  const auto path = std::filesystem::path(::testing::TempDir()) / "kaon_clinic_known";
+  std::filesystem::remove(path);
+  DoctorOptions options;
+  options.max_drop = patient.max_drop;
+  options.journal = path;
+  options.subject = "patient";
+  const auto run = [&] {
+    return diagnose(patient.model, patient.config, *patient.data, patient.calibration.get(), options);
+  };
+  const Diagnosis whole = run();
+  ASSERT_EQ(enum_name(whole.verdict), "cured");
+  options.resume = true;
+  options.time = 1e-9;
+  const Diagnosis again = run();
+  EXPECT_EQ(findings(again), findings(whole));
+  EXPECT_FALSE(again.out_of_time);
+  // What it does not hold is not begun.
+  options.resume = false;
+  const Diagnosis hardly = run();
+  EXPECT_TRUE(hardly.out_of_time);
+  EXPECT_EQ(enum_name(hardly.verdict), "not cured");
+  EXPECT_TRUE(hardly.tried.empty());
+}
+
 TEST(Clinic, TheFrontIsTheBestOfAllThatWasTried) {
   const Patient patient = make_patient("2 bits", 4);
   DoctorOptions options;

@@ -39,13 +39,13 @@ nlohmann::json cifar(bool raw) {
   return json;
 }
 
-nlohmann::json imagenet(const char* folder) {
+nlohmann::json imagenet(const char* folder, double mean, double std) {
   const fs::path images = kShared / "data" / "imagenet";
   return {{"images", (images / folder).string()},
           {"labels", (images / (std::string(folder) + "_labels.txt")).string()},
           {"scale", 1},
-          {"mean", 127.5},
-          {"std", 127.5},
+          {"mean", mean},
+          {"std", std},
           {"crop", 224}};
 }
 
@@ -56,7 +56,9 @@ const std::vector<RealModel>& all() {
         {"resnet8", "resnet8_cifar10_mlperftiny_fp32.onnx", cifar(true), cifar(true), 512, 64},
         {"resnet20", "resnet20_cifar10_fp32.onnx", cifar(false), cifar(false), 512, 64},
         {"stories260K", "stories260K/model.onnx", text, text, 32, 16, true},
-        {"mobilenetv2", "mobilenetv2_1.0_224_imagenet_fp32.onnx", imagenet("val"), imagenet("calib"), 128, 32},
+        {"mobilenetv2", "mobilenetv2_1.0_224_imagenet_fp32.onnx", imagenet("val", 127.5, 127.5),
+         imagenet("calib", 127.5, 127.5), 128, 32},
+        {"etinynet", "etinynet1.0_imagenet_fp32.onnx", imagenet("val", 128, 1), imagenet("calib", 128, 1), 128, 32},
     };
   }();
   return models;

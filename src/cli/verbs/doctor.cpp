@@ -71,6 +71,10 @@ void print_diagnosis(std::ostream& out, const Diagnosis& diagnosis, const Doctor
   out << fmt::format("\n{}: {} {:.4g} in float, {:.4g} as {}, {:.4g} as prescribed (target {:.4g}, {} samples)\n",
                      enum_name(diagnosis.verdict), diagnosis.metric, diagnosis.exact, diagnosis.quantized,
                      diagnosis.scheme, diagnosis.cured, diagnosis.target, diagnosis.samples);
+  const Cure& cure = diagnosis.cure;
+  out << fmt::format("{}{} bytes of constants, {:.3g} bits a weight on average, scales aside\n",
+                     cure.bytes == cure.bytes_before ? "" : fmt::format("{} -> ", cure.bytes_before), cure.bytes,
+                     cure.bits_average);
   if (!diagnosis.advice.empty()) out << diagnosis.advice << '\n';
   out << fmt::format(
       "report.html, cure.json, model.onnx and diagnosis.json are in {}; {:.1f} s, {:.1f} passes over the data, peak "

@@ -46,18 +46,22 @@
     verdict.textContent = words[report.verdict];
     verdict.className = ["healthy", "cured"].includes(report.verdict) ? "good" : report.verdict === "improved" ? "" : "bad";
     byId("model").textContent = `${report.model}, ${report.scheme}`;
-    const first = report.causes[0];
-    byId("story").textContent = first ? first.text
-      : report.verdict === "healthy" ? "Nothing is wrong: no more is lost than was allowed."
-        : report.out_of_time ? "Time ran out before causes were found." : "No quantizer stands out.";
+    const figures = `${report.metric} ${short(report.float)} in float, ${short(report.quantized)} as ${report.scheme}`;
+    byId("story").textContent = report.verdict === "healthy"
+      ? `Nothing is wrong: ${figures}; no more is lost than was allowed.`
+      : report.verdict === "data_mismatch" ? report.causes[0].text
+      : `${figures}, ${short(report.cured)} as prescribed, with ${short(report.cure.bits_average, 3)} bits a weight. ${
+        report.causes.length > 0 ? `It is ${report.causes.map((cause) => `${cause.cause} (${percent(cause.share)})`).join(", ")}.`
+          : report.out_of_time ? "Time ran out before causes were found." : "No quantizer stands out."}`;
     const facts = [
       ["metric", report.metric + (report.lower_is_better ? ", lower is better" : "")],
       ["samples", String(report.samples)],
       ["came back", percent(report.recovered)],
       ["held-out samples", `${report.held_out.samples}: ${short(report.held_out.float)} → ${
         short(report.held_out.quantized)} → ${short(report.held_out.cured)}`],
-      ["size", bytes(report.cure.bytes)],
-      ["bits a weight", short(report.cure.bits_average, 3)],
+      ["size", report.cure.bytes === report.cure.bytes_before ? bytes(report.cure.bytes)
+        : `${bytes(report.cure.bytes_before)} → ${bytes(report.cure.bytes)}`],
+      ["bits a weight, scales aside", short(report.cure.bits_average, 3)],
       ["passes over the data", short(report.forwards, 3)],
       ["time", `${short(report.seconds, 3)} s`],
     ];
@@ -73,24 +77,25 @@
         plugins: { legend: { display: false }, tooltip: { callbacks: { label: (item) => short(item.raw, 5) } } } },
       plugins: [{ id: "marks", afterDatasetsDraw: (chart) => {
         const { ctx, scales: { x }, chartArea } = chart;
+        const target = report.target === null ? null : x.getPixelForValue(report.target);
         ctx.save();
-        ctx.fillStyle = css("--ink");
         ctx.font = "600 13px sans-serif";
         ctx.textBaseline = "middle";
         chart.getDatasetMeta(0).data.forEach((bar, i) => {
           const text = short(bars[i][1]);
-          const inside = bar.x + 8 + ctx.measureText(text).width > chartArea.right;
+          const end = bar.x + 8 + ctx.measureText(text).width;
+          const crossed = target !== null && target > bar.x && target < end + 4;
+          const inside = end > chartArea.right || crossed;
           ctx.textAlign = inside ? "right" : "left";
           ctx.fillStyle = inside ? "#fff" : css("--ink");
           ctx.fillText(text, bar.x + (inside ? -8 : 8), bar.y);
         });
-        if (report.target !== null) {
-          const at = x.getPixelForValue(report.target);
+        if (target !== null) {
           ctx.strokeStyle = css("--ink");
           ctx.setLineDash([5, 4]);
           ctx.beginPath();
-          ctx.moveTo(at, chartArea.top);
-          ctx.lineTo(at, chartArea.bottom);
+          ctx.moveTo(target, chartArea.top);
+          ctx.lineTo(target, chartArea.bottom);
           ctx.stroke();
         }
         ctx.restore();
@@ -100,6 +105,7 @@
       byId("advice").hidden = false;
       byId("advice").textContent = `What would be needed: ${report.advice}.`;
     }
+    byId("prescribed").hidden = report.cure.changes.length === 0;
     byId("changes").append(...report.cure.changes.map((change) => make("li", {}, change)));
     byId("files").append(`The dashed line is the target, ${short(report.target)}. `, "Replay: ",
       make("code", {}, "kaon quantize --config cure.json"), report.cure.calibration
@@ -140,7 +146,7 @@
         datasets: sets.map(([label, x, color]) => ({ label, backgroundColor: css(color), grouped: true, minBarLength: 1,
           barPercentage: 1, categoryPercentage: 0.9, data: x.low.map((low, i) => [low, x.high[i]]) })) },
       options: { animation: false, maintainAspectRatio: false,
-        scales: { x: { grid: { display: false }, ticks: { maxTicksLimit: 12 }, title: { display: true, text: `channel, ${c.count} of them` } },
+        scales: { x: { grid: { display: false }, ticks: { maxTicksLimit: 12, maxRotation: 0 }, title: { display: true, text: `channel, ${c.count} of them` } },
           y: { title: { display: true, text: "range" }, ticks: { maxTicksLimit: 6 } } },
         plugins: { legend: { position: "top", align: "end", labels: { boxWidth: 12, boxHeight: 12 } } } },
     });
@@ -154,7 +160,7 @@
         make("h2", {}, make("b", {}, percent(cause.share)), ` ${cause.cause}`),
         make("p", { class: "reading" }, cause.text),
         make("p", { class: "names" }, names.join(", ") + (more > 0 ? ` and ${more} more` : "")),
-        make("dl", { class: "facts" }, ...Object.entries(cause.evidence).map(([name, value]) =>
+        make("dl", { class: "facts" }, ...page.evidence[index].map(([name, value]) =>
           make("div", {}, make("dt", {}, name.replaceAll("_", " ")), make("dd", {}, short(value))))));
       byId("causes").append(card);
       for (const picture of page.pictures.filter((one) => one.cause === index)) {
@@ -255,16 +261,21 @@
     if (report.tried.length === 0) return;
     const rest = report.tried.filter((t) => t.after !== null).map((t) => ({ x: t.bytes, y: t.after, name: t.cure }));
     rest.push({ x: report.cure.bytes_before, y: report.quantized, name: "as it was brought in" });
+    const sizes = [...report.front.map((p) => p.bytes), ...rest.map((p) => p.x)];
     new Chart(byId("front"), {
       type: "line",
       data: { datasets: [
+        { label: "as prescribed", ...look(css("--quantized")), showLine: false, pointRadius: 7, pointStyle: "rectRot",
+          data: [{ x: report.cure.bytes, y: report.cured, name: "as prescribed" }] },
         { label: "best for its size", ...look(css("--float")), pointRadius: 5, borderWidth: 2, stepped: "before",
           data: report.front.map((p) => ({ x: p.bytes, y: p.metric, name: p.name })) },
-        { label: "tried", ...look(css("--muted")), showLine: false, pointRadius: 3, data: rest }] },
+        { label: "tried", ...look(css("--muted")), showLine: false, pointRadius: 3, data: rest },
+        { label: "target", ...look(css("--ink")), borderDash: [5, 4], borderWidth: 1, pointRadius: 0, pointHitRadius: 0, pointStyle: "line",
+          data: report.target === null ? [] : [Math.min(...sizes), Math.max(...sizes)].map((x) => ({ x, y: report.target })) }] },
       options: { animation: false, maintainAspectRatio: false, parsing: false,
         scales: { x: { type: "linear", title: { display: true, text: "bytes of the constants" }, ticks: { callback: (v) => bytes(v), maxTicksLimit: 8 } },
           y: { title: { display: true, text: report.metric } } },
-        plugins: { legend: { position: "top", align: "end", labels: { boxWidth: 12, boxHeight: 12 } },
+        plugins: { legend: { position: "top", align: "end", labels: { boxWidth: 12, boxHeight: 9, usePointStyle: true } },
           tooltip: { callbacks: { label: (item) => `${item.raw.name}: ${short(item.raw.y)} at ${bytes(item.raw.x)}` } } } },
     });
   }
