@@ -46,7 +46,8 @@ std::map<std::string, std::vector<float>> column_importance(const lm::LanguageMo
       hooks.watch_tensor(layer.input, [&to = seen->second](const Shown& shown) { to.add(shown.tensor); });
     }
     if (i < blocks) {
-      states.advance(Engine(std::move(part)), batch, no_progress(), hooks);
+      Engine block(std::move(part));
+      states.advance([&](const TensorMap& inputs) { return block.run(inputs, hooks); }, batch);
     } else {
       Engine head(std::move(part));
       const int64_t at_once = states.at_once(batch);

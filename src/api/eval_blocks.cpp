@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "base/memory_usage.h"
 #include "base/stopwatch.h"
+#include "engine/block_engine.h"
 #include "eval/evaluate.h"
 #include "lm/hidden_states.h"
 #include "quant/quantize.h"
@@ -25,9 +26,17 @@ class Walk {
       : model_(model), batch_(batch), states_(Engine(std::move(embedding)), data, batch, in_memory) {}
 
   const lm::HiddenStates& states() const { return states_; }
-  void advance(Model block, Progress& progress) { states_.advance(Engine(std::move(block)), batch_, progress); }
-  void finish(Progress& progress) {
-    for (int64_t i = 0; i < model_.facts().layers; ++i) advance(model_.block(i), progress);
+  /// `block` is an Engine or a BlockEngine.
+  template <typename Block>
+  void advance(Block&& block) {
+    states_.advance([&](const TensorMap& inputs) { return block.run(inputs); }, batch_);
+  }
+  void finish() {
+    BlockEngine block;
+    for (int64_t i = 0; i < model_.facts().layers; ++i) {
+      block.use(model_.block(i));
+      advance(block);
+    }
   }
 
  private:
@@ -85,7 +94,7 @@ EvalReport eval_by_blocks(const EvalOptions& options) {
   options.progress->begin("blocks", language.facts().layers);
   if (compared && !options.reference.empty()) {
     other = lm::LanguageModel::open(options.reference);
-    reference.emplace(*other, *data, batch, in_memory).finish(no_progress());
+    reference.emplace(*other, *data, batch, in_memory).finish();
   } else if (compared) {
     reference.emplace(language, *data, batch, in_memory);
   }
@@ -93,11 +102,18 @@ EvalReport eval_by_blocks(const EvalOptions& options) {
   if (calibration != nullptr) learner.emplace(language, *calibration, batch, in_memory);
   const lm::HiddenStates* learnt = learner ? &learner->states() : nullptr;
   const int64_t at_once = walk.states().at_once(batch);
+  BlockEngine shared;
   for (int64_t i = 0; i < language.facts().layers; ++i) {
-    const Model block = language.block(i);
-    walk.advance(part(block, learnt, at_once), no_progress());
-    if (reference && !other) reference->advance(block, no_progress());
-    if (learner) learner->advance(block, no_progress());
+    Model block = language.block(i);
+    if (!config) {
+      shared.use(std::move(block));
+      walk.advance(shared);
+    } else {
+      // Quantizers are constants that programs are made for, and quantizing needs the memory that an engine would keep.
+      walk.advance(Engine(part(block, learnt, at_once)));
+      if (reference && !other) reference->advance(Engine(block));
+      if (learner) learner->advance(Engine(std::move(block)));
+    }
     options.progress->at(i + 1);
   }
   options.progress->end();

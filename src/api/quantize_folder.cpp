@@ -155,7 +155,8 @@ class FolderQuantizer {
         journal.add(name);
       }
       if (i == blocks) break;
-      states.advance(Engine(file.block(i)), data_.batch, no_progress());
+      Engine block(file.block(i));
+      states.advance([&](const TensorMap& inputs) { return block.run(inputs); }, data_.batch);
       options_.progress->at(i + 1);
     }
     options_.progress->end();

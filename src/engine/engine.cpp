@@ -92,7 +92,7 @@ Frame Engine::start(const TensorMap& inputs, const std::vector<std::string>& kee
 
 std::vector<std::string> unsupported_nodes(const Model& model) {
   std::vector<std::string> unsupported;
-  const auto shared = std::make_shared<const Model>(model);
+  const auto shared = std::make_shared<Model>(model);
   ProgramBuilder(shared, shared->graph, unsupported).build();
   return unsupported;
 }

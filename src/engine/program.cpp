@@ -35,10 +35,10 @@ void check_attributes(const Node& node) {
 
 }  // namespace
 
-std::shared_ptr<const Program> Program::compile(Model model) {
+std::shared_ptr<Program> Program::compile(Model model) {
   guard_memory();
   unfold_integer_operators(model.graph);
-  const auto shared = std::make_shared<const Model>(std::move(model));
+  const auto shared = std::make_shared<Model>(std::move(model));
   std::vector<std::string> unsupported;
   auto program = ProgramBuilder(shared, shared->graph, unsupported).build();
   if (!unsupported.empty()) {
@@ -58,6 +58,12 @@ int64_t Program::find_step(std::string_view id) const {
   const auto found = std::ranges::find_if(
       steps_, [&](const Step& step) { return made >= 0 && !step.outputs.empty() && step.outputs[0] == made; });
   return found == steps_.end() ? -1 : found - steps_.begin();
+}
+
+void Program::exchange(int32_t constant, const Tensor& contents) {
+  const std::string& name = names_[static_cast<size_t>(constant)];
+  std::ranges::find(model_->graph.initializers, name, &Initializer::name)->tensor = contents;
+  constants_[static_cast<size_t>(constant_index_[static_cast<size_t>(constant)])].second = to_value(contents);
 }
 
 std::vector<Value> Program::new_table() const {
@@ -122,8 +128,8 @@ void Program::fail_unset(int32_t value) const {
   fail(ErrorCode::InvalidInput, name, "this output has no value");
 }
 
-ProgramBuilder::ProgramBuilder(std::shared_ptr<const Model> model, const Graph& graph,
-                               std::vector<std::string>& unsupported, std::map<std::string, Value> captured_constants)
+ProgramBuilder::ProgramBuilder(std::shared_ptr<Model> model, const Graph& graph, std::vector<std::string>& unsupported,
+                               std::map<std::string, Value> captured_constants)
     : model_(std::move(model)),
       graph_(graph),
       unsupported_(unsupported),
@@ -140,7 +146,7 @@ int32_t ProgramBuilder::unnamed() {
   return static_cast<int32_t>(program_->names_.size()) - 1;
 }
 
-std::shared_ptr<const Program> ProgramBuilder::build() {
+std::shared_ptr<Program> ProgramBuilder::build() {
   program_ = std::make_shared<Program>();
   program_->model_ = model_;
   program_->graph_ = &graph_;

@@ -23,11 +23,11 @@ struct Step {
 
 using InputEdit = std::function<void(size_t input, Value& value)>;
 
-/// A graph compiled for running: names resolved, attributes read, lifetimes known. Immutable.
+/// A graph compiled for running: names resolved, attributes read, lifetimes known. Immutable but for `exchange`.
 class Program {
  public:
   /// Throws Unsupported with every node that cannot run.
-  static std::shared_ptr<const Program> compile(Model model);
+  static std::shared_ptr<Program> compile(Model model);
 
   const Model& model() const { return *model_; }
   const Graph& graph() const { return *graph_; }
@@ -47,6 +47,9 @@ class Program {
   const Value& constant(int32_t value) const {
     return constants_[static_cast<size_t>(constant_index_[static_cast<size_t>(value)])].second;
   }
+
+  /// Gives an initializer that kernels get at every run other contents, of the same type and shape.
+  void exchange(int32_t constant, const Tensor& contents);
 
   /// Whether `value` is the initializer of this name itself: an input that the caller left at its default.
   bool is_default(int32_t id, const Value& value) const {
@@ -69,7 +72,7 @@ class Program {
 
  private:
   friend class ProgramBuilder;
-  std::shared_ptr<const Model> model_;
+  std::shared_ptr<Model> model_;
   const Graph* graph_ = nullptr;
   std::vector<Step> steps_;
   std::vector<std::string> names_;
@@ -83,10 +86,10 @@ class Program {
 /// Compiles one graph, and through OpInfo::subgraph the graphs inside it.
 class ProgramBuilder {
  public:
-  ProgramBuilder(std::shared_ptr<const Model> model, const Graph& graph, std::vector<std::string>& unsupported,
+  ProgramBuilder(std::shared_ptr<Model> model, const Graph& graph, std::vector<std::string>& unsupported,
                  std::map<std::string, Value> captured_constants = {});
 
-  std::shared_ptr<const Program> build();
+  std::shared_ptr<Program> build();
   const Tensor* constant(const std::string& value) const;
   Subgraph subgraph(const Node& node, const std::string& attribute);
 
@@ -98,7 +101,7 @@ class ProgramBuilder {
   void find_last_uses();
   void find_widened_weights();
 
-  std::shared_ptr<const Model> model_;
+  std::shared_ptr<Model> model_;
   const Graph& graph_;
   std::vector<std::string>& unsupported_;
   std::map<std::string, Value> captured_constants_;  ///< by name, from the graphs around this one

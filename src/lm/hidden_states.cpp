@@ -27,12 +27,11 @@ int64_t HiddenStates::at_once(int64_t most) const {
   return std::clamp<int64_t>(kRows / std::max<int64_t>(1, tokens_), 1, most);
 }
 
-void HiddenStates::advance(Engine block, int64_t most, Progress& progress, const Hooks& hooks) {
+void HiddenStates::advance(const Run& block, int64_t most) {
   const int64_t batch = at_once(most);
   for (int64_t first = 0; first < windows_; first += batch) {
     const int64_t count = std::min(batch, windows_ - first);
-    write(first, block.run(read(first, count).inputs, hooks).front());
-    progress.at(first + count);
+    write(first, block(read(first, count).inputs).front());
   }
 }
 

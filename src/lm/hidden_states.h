@@ -1,8 +1,8 @@
 #pragma once
 #include <cstdint>
+#include <functional>
 #include <string>
 
-#include "base/progress.h"
 #include "base/spill.h"
 #include "engine/engine.h"
 #include "graph/dataset.h"
@@ -17,8 +17,10 @@ class HiddenStates : public Dataset {
   /// Runs the embedding on all of `data`, whose windows must have one length. `in_memory` is in bytes.
   HiddenStates(Engine embedding, const Dataset& data, int64_t batch, int64_t in_memory);
 
+  /// Runs a block on its inputs.
+  using Run = std::function<std::vector<Tensor>(const TensorMap& inputs)>;
   /// Replaces the states by what a block makes of them, at_once(most) windows at a time.
-  void advance(Engine block, int64_t most, Progress& progress, const Hooks& hooks = {});
+  void advance(const Run& block, int64_t most);
 
   /// How many windows to run at once where up to `most` may be: more than some hundred rows make no product faster, and
   /// what lies between products would leave the caches.

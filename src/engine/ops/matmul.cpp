@@ -8,7 +8,9 @@ namespace {
 /// Sets the product of two matrices, or of many, to zeros.
 void product_zeros(Call& call, const at::Tensor& a, const at::Tensor& b) {
   // Products with a vector, and what does not fit: ATen knows the rules.
-  if (a.dim() < 2 || b.dim() < 2 || a.size(-1) != b.size(-2)) return call.out(0, at::matmul(a, b), call.type(0));
+  if (a.dim() < 2 || b.dim() < 2 || a.size(-1) != b.size(-2)) {
+    return call.out(0, at::matmul(widen(a), widen(b)), call.type(0));
+  }
   std::vector<int64_t> shape = at::infer_size(a.sizes().slice(0, static_cast<size_t>(a.dim()) - 2),
                                               b.sizes().slice(0, static_cast<size_t>(b.dim()) - 2));
   shape.insert(shape.end(), {a.size(-2), b.size(-1)});
@@ -37,11 +39,11 @@ Kernel make_gemm(const OpInfo& info) {
   const bool transpose_a = info.node().get_int("transA", 0) != 0;
   const bool transpose_b = info.node().get_int("transB", 0) != 0;
   return [=](Call& call) {
-    const at::Tensor a = transpose_a ? widen(call.in(0)).t() : widen(call.in(0));
-    const at::Tensor b = transpose_b ? widen(call.in(1)).t() : widen(call.in(1));
+    const at::Tensor a = transpose_a ? call.in(0).t() : call.in(0);
+    const at::Tensor b = transpose_b ? call.in(1).t() : call.in(1);
     if (a.dim() == 2 && b.dim() == 2 && call.has(2)) require_fit(call.in(2), a, b);
     if (call.shapes_only()) return product_zeros(call, a, b);
-    at::Tensor y = at::mm(a, b);
+    at::Tensor y = at::mm(widen(a), widen(b));
     if (alpha != 1) y = y * alpha;
     if (call.has(2)) y = y + (beta == 1 ? widen(call.in(2)) : widen(call.in(2)) * beta);
     call.out(0, y, call.type(0));

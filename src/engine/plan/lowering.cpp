@@ -12,27 +12,37 @@ namespace kaon {
 
 namespace {
 
-/// `tensor`, which lies as `from` says, moved to where `to` says. A 16-bit one is widened on the way.
-dnnl::memory rearranged(const at::Tensor& tensor, Desc from, const Desc& to) {
+/// `from`, which speaks of float32, for what `tensor` is stored as.
+Desc as_stored(const at::Tensor& tensor, Desc from) {
   if (tensor.scalar_type() == at::kBFloat16) from.data.data_type = dnnl_bf16;
   if (tensor.scalar_type() == at::kHalf) from.data.data_type = dnnl_f16;
-  if (from == to) return {from, dnnl_cpu(), tensor.data_ptr()};
-  const dnnl::reorder::primitive_desc description(dnnl_cpu(), from, dnnl_cpu(), to);
-  // Reference code stands in for instructions that the machine lacks: ATen widens a hundred times faster.
-  if (from.data.data_type != dnnl_f32 && !std::string_view(description.impl_info_str()).starts_with("jit")) {
-    from.data.data_type = dnnl_f32;
-    const at::Tensor wide = tensor.to(at::kFloat);
-    const dnnl::memory moved = rearranged(wide, from, to);
-    if (moved.get_data_handle() != wide.data_ptr()) return moved;
-    dnnl::memory own(to, dnnl_cpu());
-    std::memcpy(own.get_data_handle(), wide.data_ptr(), to.get_size());
-    return own;
+  return from;
+}
+
+/// Moves `tensor`, which lies as `from` says, to where `to` says. A 16-bit one is widened on the way.
+void rearrange(const at::Tensor& tensor, const Desc& from, dnnl::memory& to) {
+  const Desc stored = as_stored(tensor, from);
+  const Desc wanted = to.get_desc();
+  if (stored == wanted) {
+    std::memcpy(to.get_data_handle(), tensor.data_ptr(), wanted.get_size());
+    return;
   }
-  dnnl::memory source(from, dnnl_cpu(), tensor.data_ptr());
-  dnnl::memory moved(to, dnnl_cpu());
+  const dnnl::reorder::primitive_desc description(dnnl_cpu(), stored, dnnl_cpu(), wanted);
+  // Reference code stands in for instructions that the machine lacks: ATen widens a hundred times faster.
+  if (stored.data.data_type != dnnl_f32 && !std::string_view(description.impl_info_str()).starts_with("jit")) {
+    return rearrange(tensor.to(at::kFloat), from, to);
+  }
+  dnnl::memory source(stored, dnnl_cpu(), tensor.data_ptr());
   dnnl::stream stream(dnnl_cpu());
-  dnnl::reorder(description).execute(stream, source, moved);
+  dnnl::reorder(description).execute(stream, source, to);
   stream.wait();
+}
+
+/// The same; where nothing is to be moved, the tensor's own memory.
+dnnl::memory rearranged(const at::Tensor& tensor, const Desc& from, const Desc& to) {
+  if (as_stored(tensor, from) == to) return {to, dnnl_cpu(), tensor.data_ptr()};
+  dnnl::memory moved(to, dnnl_cpu());
+  rearrange(tensor, from, moved);
   return moved;
 }
 
@@ -79,6 +89,23 @@ at::Tensor PackedWeights::codes(const at::Tensor& weights, const at::Tensor& sca
   const at::Tensor codes = are_codes ? whole.to(at::kChar).contiguous() : at::Tensor();
   coded_.emplace(weights.data_ptr(), Coded{weights, scales, codes});
   return codes;
+}
+
+void PackedWeights::exchange(const Exchanged& exchanged) {
+  std::unordered_multimap<const void*, Packed> known;
+  known.swap(packed_);
+  for (auto& [where, packed] : known) {
+    const bool as_it_lies = packed.packed.get_data_handle() == where;
+    if (exchanged.contains(where)) {
+      packed.source = exchanged.at(where);
+      if (as_it_lies) {
+        packed.packed.set_data_handle(packed.source.data_ptr());
+      } else {
+        rearrange(packed.source, packed.from, packed.packed);
+      }
+    }
+    packed_.emplace(packed.source.data_ptr(), std::move(packed));
+  }
 }
 
 void PackedWeights::drop_unused() {

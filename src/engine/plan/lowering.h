@@ -38,6 +38,8 @@ class PackedWeights {
                                          const at::Tensor& shift);
   /// The int8 codes of weights that are codes times `scales`, one for each output; undefined where they are not.
   at::Tensor codes(const at::Tensor& weights, const at::Tensor& scales);
+  /// What was packed of the old weights holds the new ones.
+  void exchange(const Exchanged& exchanged);
   /// Forgets what was made of tensors that nobody else holds any more.
   void drop_unused();
 

@@ -170,6 +170,19 @@ std::vector<Value> Plan::outputs() {
   return outputs;
 }
 
+void Plan::exchange(const Exchanged& exchanged) {
+  for (at::Tensor& owned : lowered_.owners) owned = current(owned, exchanged);
+  for (size_t i = 0; i < lowered_.slots.size(); ++i) {
+    PlanSlot& slot = lowered_.slots[i];
+    if (slot.kind != PlanSlot::Kind::Constant || !exchanged.contains(runtime_.pointers[i])) continue;
+    Value& value = runtime_.values[i];
+    value.tensor = current(value.tensor, exchanged).view(value.tensor.sizes());
+    slot.value = value;
+    runtime_.pointers[i] = value.tensor.data_ptr();
+  }
+  for (const auto& action : lowered_.actions) action->exchange(exchanged);
+}
+
 void Plan::save(std::byte* live) const {
   for (size_t i = 0; i < lowered_.live_out.size(); ++i) {
     const auto slot = static_cast<size_t>(lowered_.live_out_slots[i]);
@@ -373,6 +386,7 @@ PlanGraph Plans::fused(const Traced& traced, const VariantIds& variant) {
 
 std::unique_ptr<Plan> Plans::make_part(PlanGraph fused, const PlanPart& part) {
   packed_.drop_unused();
+  ++made_;
   return std::make_unique<Plan>(Lowering(*program_, std::move(fused), packed_, hook_calls()).run(part));
 }
 
@@ -385,6 +399,33 @@ Plan& Plans::plan_of(Entry& entry, const VariantIds& variant) {
   entry.plans.emplace_front(variant, make_part(fused(*entry.traced, variant), {}));
   if (entry.plans.size() > kVariantsKept) entry.plans.pop_back();
   return *entry.plans.front().second;
+}
+
+bool Plans::exchange(const std::vector<std::pair<int32_t, Tensor>>& weights) {
+  if (shared_.constants.empty()) return true;  // nothing was traced yet
+  std::map<int32_t, Value> now;
+  for (const auto& [id, tensor] : weights) now[id] = to_value(tensor);
+  for (const Step& step : program_->steps()) {
+    const auto widened = step.widens_weights ? now.find(step.inputs[0]) : now.end();
+    if (widened != now.end()) now[step.outputs[0]] = widened->second;
+  }
+  Exchanged exchanged;
+  for (auto& [id, value] : now) {
+    const ValueFacts* facts = shared_.constants[static_cast<size_t>(id)].get();
+    if (facts == nullptr) continue;
+    if (facts->type != value.type && !facts->is_narrow()) value = {value.tensor.to(carrier(facts->type)), facts->type};
+    value.tensor = value.tensor.contiguous();
+    const auto [known, is_new] = exchanged.emplace(facts->constant.tensor.data_ptr(), value.tensor);
+    if (!is_new && known->second.data_ptr() != value.tensor.data_ptr()) return false;  // no longer one tensor
+  }
+  for (const auto& [id, value] : now) {
+    if (ValueFacts* facts = shared_.constants[static_cast<size_t>(id)].get()) facts->constant = value;
+  }
+  packed_.exchange(exchanged);
+  for (auto& [key, entry] : recent_) {
+    for (auto& [variant, plan] : entry.plans) plan->exchange(exchanged);
+  }
+  return true;
 }
 
 std::vector<Plans::Slice> Plans::slices(const std::vector<Value>& table) {

@@ -29,6 +29,8 @@ class Plan {
   /// Once for each execution.
   std::vector<Value> outputs();
   void save(std::byte* live) const;
+  /// Whatever was made of the old weights holds the new ones, what is packed aside.
+  void exchange(const Exchanged& exchanged);
   const std::vector<LiveValue>& live_out() const { return lowered_.live_out; }
   const std::vector<bool>& cuttable() const { return lowered_.cuttable; }
 
@@ -59,6 +61,12 @@ class Plans {
   /// The same for a part of a larger run: on values by the program's inputs, without hooks. Makes a few plans only, as
   /// shapes may change with every call.
   std::vector<Value> run_inputs(std::vector<Value> inputs);
+
+  /// Other contents for weights, which nothing but products and norms may read. False: it cannot be done, and nothing
+  /// is.
+  bool exchange(const std::vector<std::pair<int32_t, Tensor>>& weights);
+  /// How many plans were made.
+  int64_t made() const { return made_; }
 
   /// The table in pieces that are run one after the other; nothing where shapes depend on the data.
   struct Slice {
@@ -106,9 +114,10 @@ class Plans {
   Recent recent_;  ///< the newest first
   std::map<Key, Recent::iterator> entries_;
   std::map<Key, std::optional<int64_t>> probes_;  ///< by the keys of samples
-  const Hooks* hooks_ = nullptr;                  ///< of the run in progress
-  int64_t slice_first_ = 0;                       ///< of the run in progress: the slice's samples
-  int64_t slice_count_ = 0;                       ///< 0: the batch is run whole
+  int64_t made_ = 0;
+  const Hooks* hooks_ = nullptr;  ///< of the run in progress
+  int64_t slice_first_ = 0;       ///< of the run in progress: the slice's samples
+  int64_t slice_count_ = 0;       ///< 0: the batch is run whole
 };
 
 }  // namespace kaon

@@ -29,4 +29,9 @@ void RowProductAction::run(Runtime& runtime) {
                });
 }
 
+void RowProductAction::exchange(const Exchanged& exchanged) {
+  weights_ = current(weights_, exchanged);
+  bias_ = current(bias_, exchanged);
+}
+
 }  // namespace kaon

@@ -21,6 +21,7 @@ class RowProductAction : public Action {
         bias_(std::move(bias)),
         transposed_(transposed) {}
   void run(Runtime& runtime) override;
+  void exchange(const Exchanged& exchanged) override;
 
  private:
   int32_t in_, out_;

@@ -31,6 +31,12 @@ bool same_bytes(const Value& a, const Value& b) {
          std::memcmp(a.tensor.data_ptr(), b.tensor.data_ptr(), a.tensor.nbytes()) == 0;
 }
 
+at::Tensor current(const at::Tensor& tensor, const Exchanged& exchanged) {
+  if (!tensor.defined()) return tensor;
+  const auto found = exchanged.find(tensor.data_ptr());
+  return found == exchanged.end() ? tensor : found->second;
+}
+
 void Runtime::set(int32_t slot, Value value) {
   void* pointer = value.tensor.data_ptr();
   for (const int32_t alias : aliases[static_cast<size_t>(slot)]) {

@@ -1,6 +1,7 @@
 #pragma once
 #include <dnnl.hpp>
 #include <memory>
+#include <unordered_map>
 #include <vector>
 
 #include "engine/value.h"
@@ -47,6 +48,12 @@ struct Runtime {
   }
 };
 
+/// Weights that take the place of others, of the same type and shape, by where those lie.
+using Exchanged = std::unordered_map<const void*, at::Tensor>;
+
+/// `tensor`, or what takes its place.
+at::Tensor current(const at::Tensor& tensor, const Exchanged& exchanged);
+
 /// One piece of a plan's work.
 class Action {
  public:
@@ -56,6 +63,8 @@ class Action {
   virtual ~Action() = default;
   /// Called once, when every planned slot has its address.
   virtual void bind(Runtime&) {}
+  /// For those that hold a plan's weights themselves.
+  virtual void exchange(const Exchanged&) {}
   virtual void run(Runtime&) = 0;
 };
 

@@ -69,7 +69,7 @@ Trace trace_program(const Program& program, std::vector<Value> table, const Hook
   const auto note = [&](int32_t id, ValueFacts facts, bool constant) {
     const auto at = static_cast<size_t>(id);
     if (constant) {
-      shared.constants[at] = std::make_shared<const ValueFacts>(std::move(facts));
+      shared.constants[at] = std::make_shared<ValueFacts>(std::move(facts));
       trace.values[at] = shared.constants[at].get();
     } else {
       trace.values[at] = &trace.made->emplace_back(std::move(facts));

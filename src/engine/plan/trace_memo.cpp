@@ -54,9 +54,9 @@ bool append_value(std::string& text, const AttributeValue& value) {
   return true;
 }
 
-/// What a kernel is made of; "" where that cannot be compared.
-std::string kind_of(const Node& node, const Step& step) {
-  if (step.facts == nullptr || step.facts->random || !step.subgraphs.empty()) return "";
+}  // namespace
+
+std::string node_kind(const Node& node) {
   std::string kind;
   append(kind, std::string_view(node.domain));
   append(kind, std::string_view(node.op));
@@ -69,6 +69,14 @@ std::string kind_of(const Node& node, const Step& step) {
     if (!append_value(kind, attribute.value)) return "";
   }
   return kind;
+}
+
+namespace {
+
+/// What a kernel is made of; "" where that cannot be compared.
+std::string kind_of(const Node& node, const Step& step) {
+  const bool comparable = step.facts != nullptr && !step.facts->random && step.subgraphs.empty();
+  return comparable ? node_kind(node) : "";
 }
 
 int32_t number_of(const std::string& text, Numbering& shared, Numbering& own, bool for_all) {

@@ -11,6 +11,9 @@ namespace kaon {
 
 struct ValueFacts;
 
+/// What a node does, whatever its values are called; "" where that cannot be compared.
+std::string node_kind(const Node& node);
+
 /// Numbers strings, equal ones alike.
 using Numbering = std::unordered_map<std::string, int32_t>;
 
@@ -24,7 +27,7 @@ struct ValueTag {
 /// What the traces of one program share.
 struct TraceShared {
   /// By value: initializers and what follows from constants alone, once computed.
-  std::vector<std::shared_ptr<const ValueFacts>> constants;
+  std::vector<std::shared_ptr<ValueFacts>> constants;
   std::vector<ValueTag> tags;       ///< of these
   std::vector<int32_t> step_kinds;  ///< by step: equal for nodes that do the same; -1: it is the only one
   Numbering shapes, contents;
