@@ -181,19 +181,25 @@ class Placement {
 
   void compute(const ValueFlow& flow, const Rules& rules, int64_t index) {
     const Node& here = node(index);
+    const std::string name = plain_name(here);
     const Made* first = nullptr;
     const Made* other = nullptr;  // quantized in another way
     for (const std::string& input : flow.data_inputs(index)) {
       const auto source = quantizer_of_.find(input);
-      if (source == quantizer_of_.end() || !has_one_scale(result_.quantizers[source->second])) return;
+      if (source == quantizer_of_.end() || !has_one_scale(result_.quantizers[source->second])) {
+        if (rules.of(Subject{name, here.op}, Spec(), nullptr).rule.output.spec) {
+          result_.skipped.push_back({name, "output stays float: not all of what it reads is quantized with one scale"});
+        }
+        return;
+      }
       const Made& made = made_.at(source->second);
       if (first == nullptr) first = &made;
       if (!same_numbers(first->spec.tensor_spec(0), made.spec.tensor_spec(0))) other = &made;
     }
     if (first == nullptr) return;
-    const std::string name = plain_name(here);
-    const Ruling ruling =
-        rules.of(Subject{name, here.op}, other == nullptr ? SlotRule(first->spec) : SlotRule(), first->origin);
+    const bool other_is_finer = other != nullptr && format(other->spec.format).bits > format(first->spec.format).bits;
+    const Ruling ruling = rules.of(Subject{name, here.op}, other_is_finer ? other->spec : first->spec,
+                                   other == nullptr ? &first->origin : nullptr);
     if (ruling.rule.output.spec) {
       quantize_value(flow.covered_output(here.outputs[0]), {*ruling.rule.output.spec, ruling.origin.at(Slot::Output)},
                      1, name);

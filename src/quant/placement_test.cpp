@@ -218,6 +218,26 @@ TEST(Placement, AnOperatorThatReadsUnequalValuesStaysFloatAndSaysSo) {
   EXPECT_FALSE(said.find("block", Slot::Output)->spec.symmetric);
 }
 
+TEST(Placement, ARuleForAnOperatorThatReadsUnequalValuesMergesWithTheFinerOne) {
+  const QuantizedModel quantized = place("w8a8c", R"({"by_name": {"conv2": {"output": {"format": "uint16"}}},
+                                                      "by_type": {"Add": {"output": {"format": "uint8"}}}})");
+  EXPECT_EQ(quantized.find("block", Slot::Output)->spec.format, "uint8");
+  EXPECT_FALSE(quantized.find("block", Slot::Output)->spec.symmetric);
+  // One that names no format is about others.
+  EXPECT_EQ(place("w8a8c", R"({"by_name": {"conv2": {"output": {"format": "uint16"}}},
+                               "by_type": {"Add": {"output": {"symmetric": true}}}})")
+                .find("block", Slot::Output),
+            nullptr);
+}
+
+TEST(Placement, ARuleForAnOperatorThatReadsFloatsSaysThatItDoesNothing) {
+  const QuantizedModel quantized = place("w8c", R"({"by_type": {"Add": {"output": {"format": "uint8"}}}})");
+  EXPECT_EQ(quantized.find("block", Slot::Output), nullptr);
+  ASSERT_EQ(quantized.skipped.size(), 1U);
+  EXPECT_EQ(quantized.skipped[0].layer, "block");
+  EXPECT_EQ(quantized.skipped[0].reason, "output stays float: not all of what it reads is quantized with one scale");
+}
+
 TEST(Placement, RulesByNameWinOverRulesByTypeAndTheGlobalOne) {
   Config config = scheme_config("w8");
   Spec four;

@@ -98,11 +98,12 @@ Ruling Rules::of(const Layer& layer) const {
   return applied({layer.name, layer.op}, std::move(ruling), table);
 }
 
-Ruling Rules::of(const Subject& subject, const SlotRule& output, const Origin& origin) const {
+Ruling Rules::of(const Subject& subject, const Spec& output, const Origin* origin) const {
   Ruling ruling;
   ruling.rule.output = output;
-  if (output.given) ruling.origin[Slot::Output] = origin;
+  if (origin != nullptr) ruling.origin[Slot::Output] = *origin;
   ruling = applied(subject, std::move(ruling), true);
+  if (!ruling.origin.contains(Slot::Output)) ruling.rule.output = {};
   ruling.rule.input = ruling.rule.weight = ruling.rule.bias = {};
   return ruling;
 }
@@ -116,7 +117,8 @@ Ruling Rules::applied(const Subject& subject, Ruling ruling, bool starts_float) 
     for (const Slot slot : kSlots) {
       SlotRule& said = over.at(slot);
       const bool names_format = said.keys.empty() || said.keys.contains("format");
-      if (starts_float && said.spec && !names_format && !ruling.rule.at(slot).spec) said = {};
+      const bool is_float = !ruling.rule.at(slot).spec || !ruling.origin.contains(slot);
+      if (starts_float && said.spec && !names_format && is_float) said = {};
       if (said.given) ruling.origin[slot] = {row, text};
     }
     merge(over, ruling.rule, text);

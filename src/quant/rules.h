@@ -37,8 +37,9 @@ class Rules {
   Rules(const Config& config, const std::vector<Layer>& layers, const std::vector<Subject>& operators);
 
   Ruling of(const Layer& layer) const;
-  /// An operator starts with the output of what it reads, `output`.
-  Ruling of(const Subject& subject, const SlotRule& output, const Origin& origin) const;
+  /// An operator starts with the output of what it reads, `output`. Without an `origin` what it reads is not quantized
+  /// in one way: it stays float, unless a row names a format to go with the rest of `output`.
+  Ruling of(const Subject& subject, const Spec& output, const Origin* origin) const;
 
  private:
   Ruling applied(const Subject& subject, Ruling ruling, bool starts_float) const;
