@@ -1,10 +1,8 @@
 #include "api/output_file.h"
 
-#include <unistd.h>
-
-#include <cerrno>
 #include <cstring>
 
+#include "base/atomic_folder.h"
 #include "base/error.h"
 
 namespace kaon {
@@ -32,8 +30,8 @@ void check_output(const fs::path& path, const std::vector<fs::path>& inputs, boo
   if (!fs::is_directory(folder, error)) {
     fail(ErrorCode::Io, path.string(), "cannot be written: {} is no folder", folder.string());
   }
-  if (::access(folder.c_str(), W_OK | X_OK) != 0) {
-    fail(ErrorCode::Io, path.string(), "cannot be written: {}: {}", folder.string(), std::strerror(errno));
+  if (const int why = try_to_make_in(folder); why != 0) {
+    fail(ErrorCode::Io, path.string(), "cannot be written: {}: {}", folder.string(), std::strerror(why));
   }
 }
 

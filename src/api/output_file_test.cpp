@@ -39,6 +39,9 @@ TEST_F(OutputFileTest, WhatCannotBeWrittenIsSaidBefore) {
   EXPECT_EQ(error("."), ".: is a folder; name the file to write");
   EXPECT_EQ(error("no/"), "no/: is a folder; name the file to write");
   EXPECT_NE(error(folder_ / "in.onnx/out.onnx").find("in.onnx is no folder"), std::string::npos);
+  // Nobody can make a file there, though root has every permission.
+  EXPECT_NE(error("/proc/out.onnx").find("/proc/out.onnx: cannot be written: /proc: "), std::string::npos);
+  EXPECT_NE(error("/proc/new/out.onnx").find("cannot be written: /proc: "), std::string::npos);
 }
 
 TEST_F(OutputFileTest, TheInputIsNotOverwrittenUnlessForced) {

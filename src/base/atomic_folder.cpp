@@ -145,12 +145,16 @@ void AtomicFolder::check(const fs::path& folder) {
   if (!fs::is_directory(at, error)) {
     fail(ErrorCode::Io, folder.string(), "cannot be created: {} is a file, not a folder", at.string());
   }
-  // Permissions do not tell: root has them all, and yet a file system may be read-only or full.
-  const fs::path probe = at / (std::string(kInside) + "." + random_suffix() + ".part");
-  if (::mkdir(probe.c_str(), 0700) != 0) {
-    fail(ErrorCode::Io, folder.string(), "cannot be written in {}: {}", at.string(), std::strerror(errno));
+  if (const int why = try_to_make_in(at); why != 0) {
+    fail(ErrorCode::Io, folder.string(), "cannot be written in {}: {}", at.string(), std::strerror(why));
   }
+}
+
+int try_to_make_in(const fs::path& folder) {
+  const fs::path probe = folder / (std::string(kInside) + "." + random_suffix() + ".part");
+  if (::mkdir(probe.c_str(), 0700) != 0) return errno;
   ::rmdir(probe.c_str());
+  return 0;
 }
 
 bool AtomicFolder::is_empty(const fs::path& folder) {

@@ -45,4 +45,8 @@ class AtomicFolder {
   int lock_ = -1;  ///< held on the draft: who can take it knows that its owner is gone
 };
 
+/// 0, or the error number of making something in `folder`: permissions do not tell, since root has them all, and yet a
+/// file system may be read-only or full. Leaves nothing behind.
+int try_to_make_in(const std::filesystem::path& folder);
+
 }  // namespace kaon

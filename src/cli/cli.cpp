@@ -3,8 +3,11 @@
 #include <CLI/App.hpp>
 #include <CLI/Config.hpp>
 #include <CLI/Formatter.hpp>
+#include <filesystem>
 #include <new>
 #include <ostream>
+#include <span>
+#include <string_view>
 
 #include "api/output_file.h"
 #include "base/memory_budget.h"
@@ -79,11 +82,27 @@ std::string without_endless_range(const std::string& message) {
   return endless ? message.substr(0, range) + " is too small" : message;
 }
 
+/// `--json=FILE` must not replace what the command reads, or what it writes beside it.
+void check_json(const std::filesystem::path& json, std::span<const char* const> words) {
+  namespace fs = std::filesystem;
+  for (const std::string_view word : words) {
+    if (word.starts_with("--json")) continue;
+    const size_t value = word.starts_with("-") ? word.find('=') : std::string_view::npos;
+    const fs::path path = value == std::string_view::npos ? word : word.substr(value + 1);
+    std::error_code error;
+    const bool device = fs::exists(json, error) && !fs::is_regular_file(json, error);
+    const bool same = path.lexically_normal() == json.lexically_normal() || fs::equivalent(path, json, error);
+    if (device || !same) continue;
+    throw UsageError(fmt::format("--json={}: the command names this file already; name another", json.string()));
+  }
+  check_output(json);
+}
+
 void run_verb(const std::string& name, const std::function<void(Context&)>& work, const CommonFlags& flags,
-              std::ostream& out, std::ostream& err) {
+              std::span<const char* const> words, std::ostream& out, std::ostream& err) {
   if (flags.threads > 0) set_thread_count(flags.threads);
   set_memory_limit(flags.memory << 20);
-  if (!flags.json.empty() && flags.json != "-") check_output(flags.json);
+  if (!flags.json.empty() && flags.json != "-") check_json(flags.json, words);
   Context context(flags, out, err);
   const Stopwatch watch;
   work(context);
@@ -132,7 +151,7 @@ int run_cli(int argc, const char* const* argv, std::ostream& out, std::ostream& 
       print_chosen_help(err);
       return kWrongUsage;
     }
-    run_verb(chosen().get_name(), works.at(chosen().get_name()), flags, out, err);
+    run_verb(chosen().get_name(), works.at(chosen().get_name()), flags, {argv + 1, argv + argc}, out, err);
     return 0;
   } catch (const CLI::CallForHelp&) {
     print_chosen_help(out);
