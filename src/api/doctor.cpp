@@ -126,7 +126,7 @@ Diagnosis doctor_file(const DoctorCall& asked) {
   const std::unique_ptr<Dataset> calibration =
       call.data.calib.empty() ? nullptr : open_calibration(call.data, model.graph);
   std::error_code problem;
-  fs::create_directories(call.output, problem);
+  const bool made = fs::create_directories(call.output, problem);
   if (problem) fail(ErrorCode::Io, call.output.string(), "cannot be made: {}", problem.message());
   options.journal = call.output / "journal.jsonl";
   Diagnosis diagnosis = [&] {
@@ -138,6 +138,7 @@ Diagnosis doctor_file(const DoctorCall& asked) {
       }
       return diagnose(*brought, *data, calibration.get(), options);
     } catch (const Error& error) {
+      if (made) fs::remove(call.output, problem);  // where it is empty
       throw Error(error.code(), error.what(), call.model.string());
     }
   }();

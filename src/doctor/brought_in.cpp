@@ -58,6 +58,8 @@ class Reading {
     if (pairs_.empty()) return std::nullopt;
     take_out();
     drop_unread_constants(graph());
+    // A node without a name is called by what it makes, which preparations may change.
+    for (Node& node : graph().nodes) node.name = node.name.empty() ? plain_name(node) : node.name;
     QuantizedModel quantized;
     quantized.model = quantized.original = model_;
     quantized.layers = layers(graph());
@@ -66,11 +68,7 @@ class Reading {
     if (quantized.quantizers.empty()) return std::nullopt;
     // Operators between layers follow what they read.
     for (const Quantizer& quantizer : quantized.quantizers) {
-      Quantizer of_layers = quantizer;
-      std::erase_if(of_layers.serves, [&](const Served& served) {
-        return std::ranges::none_of(quantized.layers, [&](const Layer& layer) { return layer.name == served.layer; });
-      });
-      set_rule(quantized.config, of_layers, spec_of(quantizer));
+      set_rule(quantized.config, serving_layers(quantized, quantizer), spec_of(quantizer));
     }
     return quantized;
   }

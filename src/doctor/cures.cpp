@@ -51,19 +51,22 @@ class Menu {
   /// Another way to learn the ranges of these activations; of all of them where `ids` is empty.
   void observer(const ObserverConfig& observer, std::string label, const std::vector<int64_t>& ids) {
     std::vector<int64_t> own;
+    std::vector<std::pair<Quantizer, Spec>> rules;
     for (const Quantizer& one : quantized().quantizers) {
       const bool listed = ids.empty() || std::ranges::find(ids, one.id) != ids.end();
-      if (listed && needs_data(one) && one.observer != observer) own.push_back(one.id);
+      if (!listed || !needs_data(one) || one.observer == observer) continue;
+      // Of a file that was brought in, only what its layers read and make can be ruled.
+      Quantizer ruled = patient_.as_brought_in().as_brought ? serving_layers(quantized(), one) : one;
+      if (ruled.serves.empty()) continue;
+      Spec spec = spec_of(one);
+      spec.observer = observer;
+      own.push_back(one.id);
+      rules.emplace_back(std::move(ruled), spec);
     }
     if (own.empty()) return;
     add(std::move(label), ids.empty() ? std::vector<std::string>() : layers_of(own),
-        [this_model = &quantized(), own, observer](Prescription& prescription) {
-          for (const int64_t id : own) {
-            const Quantizer& one = this_model->quantizers[static_cast<size_t>(id)];
-            Spec spec = spec_of(one);
-            spec.observer = observer;
-            set_rule(prescription.config, one, spec);
-          }
+        [rules = std::move(rules)](Prescription& prescription) {
+          for (const auto& [quantizer, spec] : rules) set_rule(prescription.config, quantizer, spec);
         });
   }
 
@@ -155,6 +158,13 @@ Spec spec_of(const Quantizer& quantizer) {
   spec.dynamic = quantizer.dynamic;
   spec.observer = quantizer.observer;
   return spec;
+}
+
+Quantizer serving_layers(const QuantizedModel& quantized, Quantizer quantizer) {
+  std::erase_if(quantizer.serves, [&](const Served& served) {
+    return std::ranges::none_of(quantized.layers, [&](const Layer& layer) { return layer.name == served.layer; });
+  });
+  return quantizer;
 }
 
 void set_rule(Config& config, const Quantizer& quantizer, const SlotRule& rule) {

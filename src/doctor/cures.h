@@ -20,6 +20,8 @@ std::vector<Treatment> treatments_for(const Patient& patient, const std::vector<
 
 /// The spec of a quantizer as a config says it.
 Spec spec_of(const Quantizer& quantizer);
+/// The quantizer without what it does for operators that are no layers.
+Quantizer serving_layers(const QuantizedModel& quantized, Quantizer quantizer);
 /// Gives every slot that `quantizer` serves the rule `rule`.
 void set_rule(Config& config, const Quantizer& quantizer, const SlotRule& rule);
 /// Puts an algorithm where it belongs among those of the config; one of the same kind is replaced.

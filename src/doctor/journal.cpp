@@ -3,6 +3,7 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <sstream>
+#include <utility>
 
 #include "base/error.h"
 #include "base/json_text.h"
@@ -40,12 +41,7 @@ Journal::Journal(std::filesystem::path path, const std::string& subject, bool re
       kept += line + '\n';
     }
   }
-  file.close();
-  if (kept.empty()) kept = json_text(json{{"subject", subject}}) + '\n';
-  std::ofstream out(path_, std::ios::binary | std::ios::trunc);
-  out << kept;
-  out.flush();
-  if (!out) fail(ErrorCode::Io, path_.string(), "cannot be written");
+  unwritten_ = kept.empty() ? json_text(json{{"subject", subject}}) + '\n' : kept;
 }
 
 const std::string* Journal::find(const std::string& key) const {
@@ -55,8 +51,8 @@ const std::string* Journal::find(const std::string& key) const {
 
 void Journal::note(const std::string& key, std::string value) {
   if (!path_.empty()) {
-    std::ofstream out(path_, std::ios::binary | std::ios::app);
-    out << "{\"key\":" << json_text(json(key)) << ",\"value\":" << value << "}\n";
+    std::ofstream out(path_, std::ios::binary | (unwritten_.empty() ? std::ios::app : std::ios::trunc));
+    out << std::exchange(unwritten_, "") << "{\"key\":" << json_text(json(key)) << ",\"value\":" << value << "}\n";
     out.flush();
     if (!out) fail(ErrorCode::Io, path_.string(), "cannot be written; is the disk full?");
   }

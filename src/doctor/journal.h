@@ -12,7 +12,7 @@ class Journal {
   /// Remembers nothing beyond this run.
   Journal() = default;
   /// `subject` says what is measured on what; a journal of another subject throws InvalidInput. Without `resume`, an
-  /// earlier file is replaced.
+  /// earlier file is replaced when the first measurement is noted.
   Journal(std::filesystem::path path, const std::string& subject, bool resume);
 
   /// What was noted under `key` (JSON), or nullptr.
@@ -22,6 +22,7 @@ class Journal {
 
  private:
   std::filesystem::path path_;
+  std::string unwritten_;  ///< what comes before the first line that is noted
   std::map<std::string, std::string> entries_;
 };
 

@@ -35,6 +35,14 @@ TEST(Journal, DropsALineThatWasCutOff) {
   EXPECT_NE(Journal(path, "patient", true).find("third"), nullptr);
 }
 
+TEST(Journal, AppearsWithTheFirstMeasurement) {
+  const auto path = fresh("appears");
+  Journal journal(path, "patient", false);
+  EXPECT_FALSE(std::filesystem::exists(path));
+  journal.note("first", "1");
+  EXPECT_NE(Journal(path, "patient", true).find("first"), nullptr);
+}
+
 TEST(Journal, BelongsToOneSubject) {
   const auto path = fresh("subject");
   Journal(path, "patient", false).note("first", "1");

@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "base/json_text.h"
 #include "engine/engine.h"
+#include "graph/finite.h"
 #include "graph/stored.h"
 #include "quant/quantize.h"
 #include "quant/schemes.h"
@@ -57,6 +58,20 @@ Question without_rounding(const QuantizedModel& quantized, Question question) {
   return question;
 }
 
+/// Throws Numeric where a weight or a bias is NaN or Inf: what that does to the outputs is no quantizer's fault.
+void expect_finite_layers(const Graph& graph) {
+  for (const Layer& layer : layers(graph)) {
+    if (layer.op == "Gather") continue;  // a table may hold -Inf to hide what is looked up
+    for (const auto& [slot, name] : {std::pair(Slot::Weight, layer.weight), std::pair(Slot::Bias, layer.bias)}) {
+      const Initializer* constant = find_stored(graph, name);
+      const int64_t at = constant == nullptr ? -1 : first_non_finite(constant->tensor);
+      if (at < 0) continue;
+      fail(ErrorCode::Numeric, fmt::format("{}.{}", layer.name, name_of(slot)), "'{}' holds {} at element {}", name,
+           float_view(constant->tensor).at(at), to_string(index_at(constant->tensor.shape(), at)));
+    }
+  }
+}
+
 /// What questions about these samples are called in the journal.
 std::string key_of(const std::string& key, int64_t first, int64_t count) {
   return fmt::format("{} {}+{}", key, first, count);
@@ -97,13 +112,14 @@ Patient::Patient(const Model& model, const Dataset& data, const Dataset* calibra
     fail(ErrorCode::Unsupported, "data",
          "a state is carried from sample to sample; the doctor asks about samples apart");
   }
+  expect_finite_layers(model.graph);
   if (!options.journal.empty()) journal_ = Journal(options.journal, options.subject, options.resume);
   batch_ = batch_for(model.graph, options.batch, data);
   if (data.size() < 2 * batch_) batch_ = batch_for(model.graph, std::max<int64_t>(1, data.size() / 2), data);
   if (data.size() < 2 * batch_) {
     fail(ErrorCode::InvalidInput, "data",
-         "{} samples in batches of {}: at least two batches are needed, one to choose a cure by and one to confirm it",
-         data.size(), batch_);
+         "{} sample{} in batches of {}: at least two batches are needed, one to choose a cure by and one to confirm it",
+         data.size(), data.size() == 1 ? "" : "s", batch_);
   }
   if (calibration_ == nullptr) {
     const int64_t half = data.size() / 2 / batch_ * batch_;
