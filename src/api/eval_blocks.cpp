@@ -102,12 +102,12 @@ EvalReport eval_by_blocks(const EvalOptions& options) {
   if (calibration != nullptr) learner.emplace(language, *calibration, batch, in_memory);
   const lm::HiddenStates* learnt = learner ? &learner->states() : nullptr;
   const int64_t at_once = walk.states().at_once(batch);
-  BlockEngine shared;
+  std::optional<BlockEngine> shared(std::in_place);
   for (int64_t i = 0; i < language.facts().layers; ++i) {
     Model block = language.block(i);
     if (!config) {
-      shared.use(std::move(block));
-      walk.advance(shared);
+      shared->use(std::move(block));
+      walk.advance(*shared);
     } else {
       // Quantizers are constants that programs are made for, and quantizing needs the memory that an engine would keep.
       walk.advance(Engine(part(block, learnt, at_once)));
@@ -117,6 +117,7 @@ EvalReport eval_by_blocks(const EvalOptions& options) {
     options.progress->at(i + 1);
   }
   options.progress->end();
+  shared.reset();
 
   Engine head(part(language.head(), learnt, at_once));
   std::optional<Engine> reference_head;

@@ -48,15 +48,7 @@ std::span<const float> Generator::feed(std::span<const int64_t> ids) {
   }
   TensorMap inputs{{"input_ids", Tensor::of<int64_t>({1, std::ssize(ids)}, ids)}};
   cache_.put_into(inputs);
-  std::vector<Tensor> outputs;
-  if (tokens() > 0 && ids.size() == 1) {
-    outputs = engine_.run(inputs);
-  } else {
-    // A plan for a length that comes once would cost more than it saves.
-    Frame frame = engine_.start(inputs);
-    frame.finish();
-    outputs = frame.outputs();
-  }
+  std::vector<Tensor> outputs = engine_.run(inputs);
   cache_.add(outputs);
   logits_ = std::move(outputs.front());
   return logits_.as<float>().last(static_cast<size_t>(facts_.vocabulary));

@@ -294,6 +294,10 @@ void GatherRowsAction::run(Runtime& runtime) {
   }
 }
 
+void WidenAction::run(Runtime& runtime) {
+  at::from_blob(runtime.at<float>(out_), weights_.sizes(), at::kFloat).copy_(weights_);
+}
+
 void AtenAction::run(Runtime& runtime) {
   std::vector<const Value*> inputs(inputs_.size());
   for (size_t i = 0; i < inputs_.size(); ++i) {

@@ -136,6 +136,18 @@ class GatherRowsAction : public Action {
   std::string where_;
 };
 
+/// A 16-bit matrix as float32, its elements in the same order.
+class WidenAction : public Action {
+ public:
+  WidenAction(at::Tensor weights, int32_t out) : weights_(std::move(weights)), out_(out) {}
+  void run(Runtime& runtime) override;
+  void exchange(const Exchanged& exchanged) override { weights_ = current(weights_, exchanged); }
+
+ private:
+  at::Tensor weights_;
+  int32_t out_;
+};
+
 /// A node's own ATen kernel; its outputs are External.
 class AtenAction : public Action {
  public:

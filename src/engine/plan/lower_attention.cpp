@@ -44,7 +44,7 @@ bool Lowering::lower_attention(const PlanOp& op) {
   const auto given = [&](size_t i) { return i < op.inputs.size() && op.inputs[i] >= 0; };
   if (op.outputs.size() != 1 || op.inputs.size() < 3 || given(4) != given(5) || given(6)) return false;
   const Node& node = *op.node;
-  const bool cached = given(4);
+  const bool cached = given(4) && element_count(facts(op.inputs[4]).shape) > 0;
   for (const size_t i : {0, 1, 2, 4, 5}) {
     if ((i < 3 || cached) && !is_float(op.inputs[i])) return false;
   }

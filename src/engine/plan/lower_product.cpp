@@ -432,25 +432,44 @@ size_t Lowering::general_posts(const PlanOp& op, const Desc& destination) {
   return static_cast<size_t>(other - op.post.begin());
 }
 
+/// A 16-bit constant matrix that lies as `desc` says, widened at every run, in memory that others use as well.
+int32_t Lowering::widened_once(int32_t weights, const Desc& desc) {
+  ValueFacts wide;
+  wide.shape = desc.dims();
+  wide.type = DType::Float32;
+  const int32_t value = graph_.add_value(std::move(wide));
+  states_.emplace_back();
+  const int32_t slot = define(value, desc);
+  emit(std::make_unique<WidenAction>(facts(weights).constant.tensor, slot), {}, {slot});
+  return value;
+}
+
 /// a [M, K] times b [K, N], with a bias of N; `weights_strides` says how b lies in memory.
 bool Lowering::emit_matmul(const PlanOp& op, int32_t a, const Shape& a_dims, int32_t b, const Desc& b_desc,
                            const at::Tensor& bias, const Shape& y_dims) {
   // A row of its own comes again and again, as texts grow by a token: no copy of the weights is worth making for it.
-  if (any_length_ && facts(b).is_static && a_dims.size() == 2 && a_dims[0] == 1) {
+  // A few are done like that before oneDNN has made its general kernel.
+  constexpr int64_t kFewRows = 8;
+  if (any_length_ && facts(b).is_static && a_dims.size() == 2 && a_dims[0] <= (grows_ ? kFewRows : 1)) {
     const at::Tensor& weights = facts(b).constant.tensor;
     const bool transposed = b_desc.data.format_desc.blocking.strides[0] == 1;
     const int32_t in = request_plain(a);
     const int32_t out = define_plain(op.outputs[0]);
-    emit(std::make_unique<RowProductAction>(in, out, RowProductAction::Sizes{a_dims[1], y_dims[1]}, weights, bias,
-                                            transposed),
+    emit(std::make_unique<RowProductAction>(in, out, RowProductAction::Sizes{a_dims[0], a_dims[1], y_dims[1]}, weights,
+                                            bias, transposed),
          {in}, {out});
     post_ops_apart(op, op.outputs[0], true);
     return true;
   }
   Product product;
   product.source = a;
-  const bool packs = facts(b).is_static && a_dims.size() == 2;
-  if (facts(b).is_static) product.weights = facts(b).constant.tensor;
+  // Nor for a prompt, which comes once.
+  const bool packs = facts(b).is_static && a_dims.size() == 2 && !grows_;
+  if (facts(b).is_narrow() && grows_) {
+    b = widened_once(b, b_desc);
+  } else if (facts(b).is_static) {
+    product.weights = facts(b).constant.tensor;
+  }
   product.weights_value = b;
   product.weights_desc = b_desc;
   product.bias = bias;

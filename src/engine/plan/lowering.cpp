@@ -124,6 +124,15 @@ bool takes_any_length(const Program& program) {
   });
 }
 
+/// Whether keys and values of earlier tokens are given to it.
+bool has_past(const Program& program) {
+  constexpr size_t kPastKey = 4;
+  return std::ranges::any_of(program.graph().nodes, [](const Node& node) {
+    return node.domain.empty() && node.op == "Attention" && node.inputs.size() > kPastKey &&
+           !node.inputs[kPastKey].empty();
+  });
+}
+
 }  // namespace
 
 Lowering::Lowering(const Program& program, PlanGraph graph, PackedWeights& packed, HookCalls hooks)
@@ -132,6 +141,7 @@ Lowering::Lowering(const Program& program, PlanGraph graph, PackedWeights& packe
       packed_(packed),
       hooks_(std::move(hooks)),
       any_length_(takes_any_length(program)),
+      grows_(has_past(program)),
       states_(graph_.values.size()) {
   constexpr size_t kSlotsPerOp = 2;
   out_.slots.reserve(kSlotsPerOp * graph_.ops.size());
@@ -294,8 +304,10 @@ void Lowering::lower(const PlanOp& op) {
   if (std::ranges::any_of(op.outputs, is_empty)) return lower_aten(op, op.outputs);
   if (op.quantizer) return lower_add_quantize(op);
   if (op.is_fake_quantize() && lower_fake_quantize(op)) return;
-  // Sums over nothing are left to ATen.
-  const bool has_data = !op.inputs.empty() && op.inputs[0] >= 0 && std::ranges::none_of(op.inputs, is_empty);
+  // Sums over nothing are left to ATen; attention may have no past.
+  const size_t counted = op.is("Attention") ? 4 : op.inputs.size();
+  const bool has_data =
+      !op.inputs.empty() && op.inputs[0] >= 0 && std::ranges::none_of(op.inputs | std::views::take(counted), is_empty);
   if (op.node->domain.empty() && has_data) {
     const auto rule = rules().find(op.node->op);
     if (rule != rules().end() && (this->*rule->second)(op)) return;

@@ -245,6 +245,7 @@ class Lowering {
   bool emit_product(const PlanOp& op, const Product& product);
   bool emit_matmul(const PlanOp& op, int32_t a, const Shape& a_dims, int32_t b, const Desc& b_desc,
                    const at::Tensor& bias, const Shape& y_dims);
+  int32_t widened_once(int32_t weights, const Desc& desc);
   bool emit_small_products(const PlanOp& op, int32_t a, const Shape& a_dims, int32_t b, const Shape& b_dims,
                            const Shape& y_dims);
   size_t general_posts(const PlanOp& op, const Desc& destination);
@@ -273,6 +274,7 @@ class Lowering {
   PackedWeights& packed_;
   HookCalls hooks_;
   bool any_length_;  ///< the program's inputs may have any length, so that plans are made often
+  bool grows_;       ///< its texts grow by a token at a time: a plan for more of them runs once
   std::vector<ValueState> states_;
   std::vector<int32_t> deferred_;  ///< values that are still to be made
   std::vector<Movement> movements_;

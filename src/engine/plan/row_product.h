@@ -5,12 +5,12 @@
 
 namespace kaon {
 
-/// One row times a constant matrix: what a token costs. The matrix is read once, where it lies and as it is stored, in
-/// float32, float16 or bfloat16.
+/// One row, or a few, times a constant matrix: what a token costs. The matrix is read once, where it lies and as it is
+/// stored, in float32, float16 or bfloat16.
 class RowProductAction : public Action {
  public:
   struct Sizes {
-    int64_t inputs, outputs;
+    int64_t rows, inputs, outputs;
   };
   /// `weights` [outputs, inputs] or, unless `transposed`, [inputs, outputs]; `bias` may be undefined.
   RowProductAction(int32_t in, int32_t out, Sizes sizes, at::Tensor weights, at::Tensor bias, bool transposed)
