@@ -10,6 +10,7 @@
 #include "io/onnx/onnx.h"
 #include "numerics/half.h"
 #include "quant/networks_test.h"
+#include "report/browser_test.h"
 
 namespace kaon {
 namespace {
@@ -50,6 +51,25 @@ TEST_F(DoctorFolder, SaysThatAModelIn16BitsComputesInFloat32) {
   const Diagnosis found = doctor_file(asked);
   ASSERT_EQ(found.notes.size(), 1U);
   EXPECT_NE(found.notes[0].find("computes in float32"), std::string::npos);
+}
+
+TEST_F(DoctorFolder, ThePageWorksInABrowser) {
+  write_onnx(residual_network(), folder_ / "net.onnx");
+  write_npz({{"x", residual_data(32).read(0, 32).inputs.at("x")}}, folder_ / "x.npz");
+  std::ofstream(folder_ / "config.json") << R"({"scheme": "w8a8", "global": {"weight": {"format": "int2"}}})";
+  DoctorCall asked = call();
+  asked.quant.config = folder_ / "config.json";
+  asked.max_drop = 0.002;
+  const Diagnosis found = doctor_file(asked);
+  ASSERT_EQ(enum_name(found.verdict), "cured");
+  if (browser().empty()) {
+    std::puts("not run: there is no chromium here");
+    return;
+  }
+  const std::filesystem::path page = asked.output / "report.html";
+  const std::string script = text_of(std::filesystem::path(KAON_SOURCE_DIR) / "src/report/page/doctor_test.js");
+  EXPECT_EQ(use_in_browser(page, script), "fine");
+  EXPECT_NE(use_in_browser(page, "document.getElementById('causes').remove();" + script), "fine");
 }
 
 // Rounding that sees what the quantized network reads depends on every layer before it: cures are made anew on top of

@@ -2,9 +2,7 @@
 
 #include <gtest/gtest.h>
 
-#include <array>
 #include <cstdio>
-#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <limits>
@@ -12,6 +10,7 @@
 #include <sstream>
 
 #include "base/error.h"
+#include "report/browser_test.h"
 #include "report/embedded.h"
 #include "report/page_data.h"
 #include "report/sample_report_test.h"
@@ -31,24 +30,6 @@ std::filesystem::path folder() {
   return path;
 }
 
-/// What a command prints, stdout and stderr together.
-std::string output_of(const std::string& command) {
-  std::string out;
-  FILE* pipe = ::popen((command + " 2>&1").c_str(), "r");
-  if (pipe == nullptr) return out;
-  std::array<char, 4096> buffer;
-  for (size_t n = 0; (n = std::fread(buffer.data(), 1, buffer.size(), pipe)) > 0;) out.append(buffer.data(), n);
-  ::pclose(pipe);
-  return out;
-}
-
-std::string browser() {
-  for (const char* name : {"chromium", "chromium-browser", "google-chrome"}) {
-    if (!output_of(std::string("command -v ") + name).empty()) return name;
-  }
-  return {};
-}
-
 /// Every occurrence; there must be one.
 void replace(std::string& text, const std::string& what, const std::string& with) {
   size_t at = text.find(what);
@@ -60,40 +41,10 @@ void replace(std::string& text, const std::string& what, const std::string& with
 std::string try_page(const DebugReport& report, const std::string& name, int charts) {
   const std::filesystem::path path = folder() / (name + ".html");
   write_html(report, path);
-  std::string page = read(path);
   std::string script = read(std::filesystem::path(KAON_SOURCE_DIR) / "src/report/page/browser_test.js");
   replace(script, "EXPECTED_ROWS", std::to_string(report.rows.size()));
   replace(script, "EXPECTED_CHARTS", std::to_string(charts));
-  replace(page, "<title>",
-          "<script>window.pageErrors = [];"
-          // The browser's clock here is virtual, and does not wait for frames.
-          "window.requestAnimationFrame = (f) => setTimeout(() => f(performance.now()), 16);"
-          "addEventListener('error', (e) => pageErrors.push(e.message));"
-          "addEventListener('unhandledrejection', (e) => pageErrors.push(String(e.reason)));"
-          "addEventListener('securitypolicyviolation', (e) => pageErrors.push(e.blockedURI));"
-          "</script><title>");
-  page.replace(page.rfind("</body>"), 7, "<script>" + script + "</script></body>");
-  const std::filesystem::path tried = folder() / (name + "_tried.html");
-  std::ofstream(tried, std::ios::binary) << page;
-
-  const std::string profile = (folder() / ("profile_" + name)).string();
-  const std::string dom = output_of(
-      "timeout 120 " + browser() +
-      " --headless --no-sandbox --disable-gpu --disable-dev-shm-usage --window-size=1400,1000 --enable-logging=stderr"
-      " --user-data-dir='" +
-      profile +
-      "' --host-resolver-rules='MAP * ~NOTFOUND' --virtual-time-budget=60000 --dump-dom"
-      " 'file://" +
-      tried.string() + "'");
-  std::filesystem::remove_all(profile);
-  // "INFO:CONSOLE:12] …" in the browser's log is whatever the page wrote to the console.
-  const size_t console = dom.find(":CONSOLE:");
-  if (console != std::string::npos) return "console: " + dom.substr(console, dom.find('\n', console) - console);
-  const std::string mark = "<pre id=\"result\">";
-  const size_t begin = dom.find(mark);
-  const size_t end = dom.find("</pre>", begin);
-  if (begin == std::string::npos || end == std::string::npos) return "no result: " + dom.substr(0, 2000);
-  return dom.substr(begin + mark.size(), end - begin - mark.size());
+  return use_in_browser(path, script);
 }
 
 TEST(Html, WorksInABrowser) {
