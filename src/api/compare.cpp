@@ -60,14 +60,26 @@ class Difference {
   bool same_specials_ = true;
 };
 
-/// What makes each value of a graph, as a user knows it.
+/// What makes each value of a graph, as a user knows it. What has no name of its own and reads one value goes by the
+/// name of the layer behind which it stands.
 class Makers {
  public:
   explicit Makers(const Graph& graph) {
-    for (const Node& node : graph.nodes) {
-      for (const std::string& output : node.outputs) makers_[output] = {plain_name(node), node.op};
+    std::map<std::string, const Layer*> layer_of;  // by the value that a layer makes, and what follows it alone
+    const std::vector<Layer> all = layers(graph);
+    for (const Layer& layer : all) {
+      if (!layer.output.empty()) layer_of[layer.output] = &layer;
     }
-    for (const Layer& layer : layers(graph)) {
+    for (const Node& node : graph.nodes) {
+      const auto made = [&](const std::string& output) { return layer_of.contains(output); };
+      const Layer* layer =
+          node.name.empty() && std::ranges::none_of(node.outputs, made) ? read(graph, node, layer_of) : nullptr;
+      for (const std::string& output : node.outputs) {
+        makers_[output] = {layer != nullptr ? layer->name : plain_name(node), node.op};
+        if (layer != nullptr) layer_of[output] = layer;
+      }
+    }
+    for (const Layer& layer : all) {
       if (layer.output.empty()) continue;
       makers_[layer.node].first = layer.name;
       makers_[layer.output] = {layer.name, layer.op};
@@ -80,6 +92,21 @@ class Makers {
   }
 
  private:
+  /// The layer whose value is the only one that `node` reads beside constants.
+  static const Layer* read(const Graph& graph, const Node& node, const std::map<std::string, const Layer*>& layer_of) {
+    const Layer* layer = nullptr;
+    for (const std::string& input : node.inputs) {
+      const auto found = layer_of.find(input);
+      if (found == layer_of.end()) {
+        if (!input.empty() && graph.find_initializer(input) == nullptr) return nullptr;
+        continue;
+      }
+      if (layer != nullptr && layer != found->second) return nullptr;
+      layer = found->second;
+    }
+    return layer;
+  }
+
   std::map<std::string, std::pair<std::string, std::string>> makers_;
 };
 

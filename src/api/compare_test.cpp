@@ -87,6 +87,26 @@ TEST_F(CompareModels, PairsOutputsByPlaceWhereNamesDiffer) {
   EXPECT_EQ(result.first_difference, "y");
 }
 
+TEST_F(CompareModels, WhatHasNoNameGoesByTheLayerBeforeIt) {
+  const auto write = [&](const std::filesystem::path& path, float scale) {
+    std::vector<Node> nodes = {make_node("MatMul", {"x", "head.weight"}, {"398"}),
+                               make_node("Mul", {"398", "s"}, {"399"}), make_node("Relu", {"399"}, {"400"}),
+                               make_node("Add", {"400", "x"}, {"401"}), make_node("Relu", {"401"}, {"402"})};
+    nodes.back().name = "last";
+    write_onnx(make_model(std::move(nodes), {make_counting("head.weight", {4, 4}), make_constant("s", {}, {scale})},
+                          {make_value("x", {4})}, {"402"}),
+               path);
+  };
+  write(options_.a, 1);
+  write(options_.b, 3);
+  const CompareResult result = compare_models(options_);
+  std::vector<std::string> names;
+  for (const ValueDifference& row : result.values) names.push_back(row.layer + " " + row.op);
+  EXPECT_EQ(names, (std::vector<std::string>{"head MatMul", "head Mul", "head Relu", "401 Add", "last Relu"}));
+  EXPECT_EQ(result.parting->at.layer, "head");
+  EXPECT_EQ(result.parting->at.name, "399");
+}
+
 TEST_F(CompareModels, RefusesOtherOutputs) {
   write_onnx(make_model({make_node("ReduceSum", {"x"}, {"y"})}, {}, {make_value("x", {4})}, {"y"}), options_.b);
   EXPECT_EQ(error_of(ErrorCode::InvalidInput, [&] { compare_models(options_); }),
