@@ -16,6 +16,7 @@
 #include "api/quickstart.h"
 #include "api/run.h"
 #include "api/schemes.h"
+#include "api/tokenize.h"
 #include "api/train.h"
 #include "base/error.h"
 #include "base/parallel.h"
