@@ -1,5 +1,6 @@
 #include "cli/context.h"
 
+#include <algorithm>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <set>
@@ -18,22 +19,49 @@ void Context::stream(const std::string& piece) {
   out_ << piece << std::flush;
 }
 
-void Context::notes(const std::vector<std::string>& lines) {
-  const auto split = [](const std::string& line) {
+namespace {
+
+/// A line "who: what: details".
+struct Note {
+  explicit Note(const std::string& line) {
     const size_t colon = line.find(": ");
-    return colon == std::string::npos ? std::pair(std::string(), line)
-                                      : std::pair(line.substr(0, colon), line.substr(colon + 2));
-  };
-  std::map<std::string, std::vector<std::string>> who;
-  for (const std::string& line : lines) who[split(line).second].push_back(split(line).first);
+    if (colon != std::string::npos) who = line.substr(0, colon);
+    what = colon == std::string::npos ? line : line.substr(colon + 2);
+    kind = what.substr(0, what.find(": "));
+  }
+
+  std::string who;
+  std::string what;
+  std::string kind;  ///< `what` without its details
+};
+
+constexpr size_t kFew = 3;  ///< so many lines of one kind are shown one by one where their details differ
+
+}  // namespace
+
+void Context::notes(const std::vector<std::string>& lines) {
+  std::map<std::string, std::vector<Note>> by_what, by_kind;
+  for (const std::string& line : lines) {
+    const Note one(line);
+    if (by_what[one.what].empty()) by_kind[one.kind].push_back(one);
+    by_what[one.what].push_back(one);
+  }
   std::set<std::string> said;
   for (const std::string& line : lines) {
-    const std::string what = split(line).second;
-    const std::vector<std::string>& names = who.at(what);
-    if (flags_.verbose || names.size() == 1) {
+    const Note one(line);
+    const std::vector<Note>& same = by_what.at(one.what);
+    const std::vector<Note>& alike = by_kind.at(one.kind);
+    if (flags_.verbose || (same.size() == 1 && alike.size() <= kFew)) {
       note("{}", line);
-    } else if (said.insert(what).second) {
-      note("{} times, from {} to {}: {} (-v lists them)", names.size(), names.front(), names.back(), what);
+    } else if (alike.size() > kFew) {
+      if (!said.insert(one.kind).second) continue;
+      size_t count = 0;
+      for (const Note& other : alike) count += by_what.at(other.what).size();
+      note("{} times, from {} to {}: {} (-v lists them); the first: {}", count, one.who,
+           by_what.at(alike.back().what).back().who, one.kind,
+           one.what.substr(std::min(one.what.size(), one.kind.size() + 2)));
+    } else if (said.insert(one.what).second) {
+      note("{} times, from {} to {}: {} (-v lists them)", same.size(), same.front().who, same.back().who, one.what);
     }
   }
 }

@@ -50,7 +50,8 @@ class Context {
     if (flags_.verbose) note(format, std::forward<Args>(args)...);
   }
 
-  /// Such lines, "who: what". Where `what` is said of several, it is one line with their number, and -v lists them.
+  /// Such lines, "who: what". Where `what` is said of several, or of many with other details behind a colon, it is one
+  /// line with their number, and -v lists them.
   void notes(const std::vector<std::string>& lines);
 
   /// Draws long work on stderr; -q silences it.
