@@ -2,7 +2,10 @@
 
 #include <CLI/App.hpp>
 
+#include "base/error.h"
+#include "cli/context.h"
 #include "cli/validators.h"
+#include "nn/models.h"
 
 namespace kaon {
 
@@ -16,6 +19,15 @@ void declare_training_flags(CLI::App& app, TrainingOptions& options) {
   app.add_option("--data", options.data,
                  "the folder with Fashion-MNIST's four files (default: KAON_DATA, or Debian's dataset-fashion-mnist)")
       ->type_name("DIR");
+}
+
+void check_training_flags(const TrainingOptions& options) {
+  try {
+    nn::models().get(options.model);
+    nn::recipes().get(options.recipe);
+  } catch (const Error& error) {
+    throw UsageError(error.what());
+  }
 }
 
 }  // namespace kaon

@@ -23,9 +23,15 @@ void print_report(std::ostream& out, const EvalReport& report) {
                      report.peak_mb);
 }
 
-void check_metrics(const std::vector<std::string>& metrics) {
+void check_metrics(const EvalOptions& options) {
+  const bool has_reference =
+      !options.quant.scheme.empty() || !options.quant.config.empty() || !options.reference.empty();
   try {
-    for (const std::string& metric : metrics) needs_labels(metric);
+    for (const std::string& metric : options.metrics) {
+      if (!needs_reference(metric) || has_reference) continue;
+      fail(ErrorCode::InvalidConfig, metric,
+           "compares with a reference model; give --scheme, --config or --reference MODEL");
+    }
   } catch (const Error& error) {
     throw UsageError(error.what());
   }
@@ -66,7 +72,7 @@ void register_eval(Registry<Verb>& verbs) {
                    ->type_name("MIB");
                return [options](Context& context) {
                  check_quant_flags(options->quant, false);
-                 check_metrics(options->metrics);
+                 check_metrics(*options);
                  options->progress = &context.progress();
                  const EvalReport report = eval_model(*options);
                  context.notes(report.notes);

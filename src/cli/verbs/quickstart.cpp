@@ -50,6 +50,7 @@ void register_quickstart(Registry<Verb>& verbs) {
          app.add_option("-o,--output", call->output, "the folder to fill (default: kaon-quickstart)")->type_name("DIR");
          declare_training_flags(app, *call);
          return [call](Context& context) {
+           check_training_flags(*call);
            call->seed = context.seed();
            call->progress = &context.progress();
            const QuickstartResult result = quickstart(*call);

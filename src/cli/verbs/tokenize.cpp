@@ -45,6 +45,8 @@ void register_tokenize(Registry<Verb>& verbs) {
                file_flag->excludes(decode_flag);
                app.add_flag("--no-special", *no_special, "without the tokens that the family puts around a text");
                return [=](Context& context) {
+                 const size_t given = text_flag->count() + file_flag->count() + decode_flag->count();
+                 if (given == 0) throw UsageError("give --text, --file or --decode");
                  if (text_flag->count() > 0) options->text = *text;
                  if (decode_flag->count() > 0) options->ids = *ids;
                  options->special = !*no_special;

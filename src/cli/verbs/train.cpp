@@ -42,6 +42,7 @@ void register_train(Registry<Verb>& verbs) {
                             ->type_name("OUT");
                         declare_training_flags(app, *call);
                         return [call](Context& context) {
+                          check_training_flags(*call);
                           call->seed = context.seed();
                           call->progress = &context.progress();
                           const TrainReport report = train_model(*call);
