@@ -393,6 +393,19 @@ TEST(Export, AWeightThatBranchesShareIsStoredOnceAndMadeNumbersInside) {
   }
 }
 
+TEST(Export, ActivationsThatStayFloatAreSaid) {
+  const auto said = [](const Case& one, const char* scheme) {
+    const QuantizedModel model = quantized(one, scheme_config(scheme));
+    return std::ranges::count_if(model.skipped, [](const Skipped& skipped) {
+      return skipped.reason.starts_with("input and output stay float: ");
+    });
+  };
+  EXPECT_EQ(said(branches(), "w8c"), 0);
+  EXPECT_EQ(said(branches(), "w8a8c"), 4);
+  EXPECT_EQ(said(recurrent(), "w8"), 0);
+  EXPECT_EQ(said(recurrent(), "w8a8d"), 6);
+}
+
 TEST(Export, TakesTheLowestOpsetThatHasTheTypes) {
   const std::vector<std::pair<const char*, int64_t>> expected{{"w8", 11},    {"w8c", 13},   {"w8a8", 11}, {"w8a8c", 13},
                                                               {"w8a8d", 11}, {"fp8", 19},   {"fp8d", 19}, {"w4g32", 21},

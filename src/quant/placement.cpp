@@ -76,6 +76,12 @@ class Placement {
       return {};
     }
     if (layer.op == "Gather" || is_recurrent(layer) || layer.inner != nullptr) {
+      const bool asked = layer.op != "Gather" && (rule.input.spec || rule.output.spec);
+      if (asked && rule.weight.spec) {
+        skip(layer, layer.inner != nullptr
+                        ? "input and output stay float: inside If, Loop and Scan only weights are quantized"
+                        : "input and output stay float: of recurrent layers only weights are quantized");
+      }
       rule.input = rule.output = rule.bias = {};
     }
     if (!rule.weight.spec) return rule;
