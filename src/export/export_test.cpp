@@ -406,6 +406,18 @@ TEST(Export, ActivationsThatStayFloatAreSaid) {
   EXPECT_EQ(said(recurrent(), "w8a8d"), 6);
 }
 
+TEST(Export, SaturatingProductsAreSaidWhereThereAreSome) {
+  const auto said = [](Layout layout) {
+    Config config = scheme_config("w8a8c");
+    set_layout(config, layout);
+    const Exported exported = export_onnx(quantized(gemm(), config));
+    return std::ranges::any_of(exported.notes,
+                               [](const std::string& note) { return note.find("saturates") != std::string::npos; });
+  };
+  EXPECT_TRUE(said(Layout::U8S8));
+  EXPECT_FALSE(said(Layout::U8U8));
+}
+
 TEST(Export, TakesTheLowestOpsetThatHasTheTypes) {
   const std::vector<std::pair<const char*, int64_t>> expected{{"w8", 11},    {"w8c", 13},   {"w8a8", 11}, {"w8a8c", 13},
                                                               {"w8a8d", 11}, {"fp8", 19},   {"fp8d", 19}, {"w4g32", 21},

@@ -41,6 +41,7 @@ void export_activation(Exporter& exporter, const Quantizer& quantizer) {
 /// What a user of ONNX Runtime should know about its fast paths.
 void note_runtime(Exporter& exporter) {
   bool eight_bit_activations = false;
+  bool signed_weights = false;
   bool integer_products = false;
   bool shared_weights = false;
   for (const Quantizer& quantizer : exporter.quantized.quantizers) {
@@ -50,16 +51,17 @@ void note_runtime(Exporter& exporter) {
     if (quantizer.is_activation() && own.bits == 8) eight_bit_activations = true;
     if (quantizer.kind != Slot::Weight) continue;
     shared_weights |= quantizer.readers.size() > 1;
+    signed_weights |= own.is_signed;
     for (const Reader& reader : quantizer.readers) {
       const std::string& op = exporter.node(reader).op;
       integer_products |= op == "MatMul" || op == "Gemm";
     }
   }
-  if (eight_bit_activations) {
+  if (eight_bit_activations && signed_weights) {
     exporter.note(fmt::format(
         "ONNX Runtime on x64 without VNNI saturates uint8 × int8 products unless session.x64quantprecision is 1{}",
         shared_weights ? ", which it refuses here, where layers share a weight" : ""));
-  } else if (integer_products) {
+  } else if (integer_products && !eight_bit_activations) {
     exporter.note(
         "ONNX Runtime rounds the inputs of MatMulNBits to 8 bits unless session.qdq_matmulnbits_accuracy_level is 1");
   }
