@@ -9,6 +9,9 @@ namespace kaon {
 void check_output(const std::filesystem::path& path, const std::vector<std::filesystem::path>& inputs = {},
                   bool force = false);
 
+/// Whether `path` is a device, a pipe or the like: it is written into, and nothing is put beside it.
+bool is_device(const std::filesystem::path& path);
+
 /// Makes the folder that `path` lies in.
 void make_folder_of(const std::filesystem::path& path);
 

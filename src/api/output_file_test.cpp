@@ -44,6 +44,13 @@ TEST_F(OutputFileTest, WhatCannotBeWrittenIsSaidBefore) {
   EXPECT_NE(error("/proc/new/out.onnx").find("cannot be written: /proc: "), std::string::npos);
 }
 
+TEST_F(OutputFileTest, OfALinkTheTargetCounts) {
+  fs::create_symlink("in.onnx", folder_ / "here");
+  fs::create_symlink("/proc/none.onnx", folder_ / "there");
+  check_output(folder_ / "here");
+  EXPECT_NE(error_of(ErrorCode::Io, [&] { check_output(folder_ / "there"); }).find("/proc: "), std::string::npos);
+}
+
 TEST_F(OutputFileTest, TheInputIsNotOverwrittenUnlessForced) {
   const fs::path input = folder_ / "in.onnx";
   const fs::path same = folder_ / "sub/../in.onnx";

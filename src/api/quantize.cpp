@@ -116,9 +116,11 @@ QuantizeReport quantize_file(const QuantizeCall& asked_for) {
   if (format != "onnx" && !call.format.empty()) {
     fail(ErrorCode::InvalidConfig, "--format", "'{}' is for language models; {} is none", format, call.model.string());
   }
-  const std::filesystem::path beside = call.output.string() + ".json";
   check_output(call.output, {call.model, call.data.data, call.data.calib, call.quant.config}, call.force);
-  check_output(beside, {call.model, call.data.data, call.data.calib, call.quant.config}, call.force);
+  if (!is_device(call.output)) {
+    const std::filesystem::path beside = call.output.string() + ".json";
+    check_output(beside, {call.model, call.data.data, call.data.calib, call.quant.config}, call.force);
+  }
   const std::optional<DebugEnvironment> asked = debug_environment();
   QuantizeReport report;
   const Config config = config_of(call.quant);

@@ -90,9 +90,8 @@ void check_json(const std::filesystem::path& json, std::span<const char* const> 
     const size_t value = word.starts_with("-") ? word.find('=') : std::string_view::npos;
     const fs::path path = value == std::string_view::npos ? word : word.substr(value + 1);
     std::error_code error;
-    const bool device = fs::exists(json, error) && !fs::is_regular_file(json, error);
     const bool same = path.lexically_normal() == json.lexically_normal() || fs::equivalent(path, json, error);
-    if (device || !same) continue;
+    if (!same || is_device(json)) continue;
     throw UsageError(fmt::format("--json={}: the command names this file already; name another", json.string()));
   }
   check_output(json);
