@@ -136,7 +136,7 @@ constexpr double kWishedDb = 6;
 constexpr double kMostBytes = 1.1;
 
 /// What is left of the noise of a model without labels, and what 6 dB less would leave, with a tenth more bytes at
-/// most.
+/// most; in millionths of the signal.
 std::pair<double, double> noise_left(const std::string& model) {
   const auto share = [](double sqnr_db) { return std::pow(10, -sqnr_db / 10); };
   // A look tells what there is to be taken away.
@@ -146,7 +146,7 @@ std::pair<double, double> noise_left(const std::string& model) {
   const json& cure = found.at("cure");
   const double bytes = cure.at("bytes").get<double>() / cure.at("bytes_before").get<double>();
   if (bytes > kMostBytes) fail(ErrorCode::Numeric, model, "has {} times the bytes; {} are allowed", bytes, kMostBytes);
-  return {share(found.at("cured")), wished};
+  return {1e6 * share(found.at("cured")), 1e6 * wished};
 }
 
 const bool kAdded = add([](Cases& cases) {
@@ -166,7 +166,7 @@ const bool kAdded = add([](Cases& cases) {
   for (const char* model : {"ultraface_RFB-320.onnx", "ch_PP-OCRv4_rec_infer.onnx"}) {
     if (!there(model)) continue;
     const std::string name = fs::path(model).stem().string() + "/w8a8c";
-    cases.push_back({.name = name, .peer_name = "6 dB less", .unit = "noise", .prepare = [model] {
+    cases.push_back({.name = name, .peer_name = "6 dB less", .unit = "ppm noise", .prepare = [model] {
                        return Work{.measure = [model] { return noise_left(model); }};
                      }});
   }
