@@ -158,6 +158,12 @@ TEST_F(Hostile, MoreThanTheMemoryHolds) {
   SingleOp unpool("MaxUnpool", 11);
   unpool.ints("kernel_shape", {2, 2}).ints("strides", {1 << 20, 1 << 20});
   expect_says(refused(unpool, {image, longs({1, 1, 2, 2}, {0, 1, 2, 3})}), "are needed");
+  SingleOp spread("ConvTranspose", 11);
+  spread.ints("strides", {kHuge, kHuge});
+  expect_says(refused(spread, {image, counting({1, 1, 1, 1})}), "2^48");
+  spread.ints("strides", {1 << 18, 1 << 18});
+  expect_says(refused(spread, {image, counting({1, 1, 1, 1})}), "[1, 1, 262145, 262145]");
+  expect_says(refused(SingleOp("AffineGrid", 20), {counting({1, 2, 3}), longs({4}, {1, 1, kHuge, kHuge})}), "2^48");
   SingleOp count("TfIdfVectorizer", 9);
   count.text("mode", "TF").ints("pool_int64s", {1}).ints("ngram_counts", {0}).ints("ngram_indexes", {kHuge});
   expect_says(refused(count, {longs({1}, {1})}), "[1073741825]");
@@ -186,6 +192,9 @@ TEST_F(Hostile, WorkWithoutEnd) {
   SingleOp rois("MaxRoiPool", 17);
   rois.ints("pooled_shape", {1 << 20, 1 << 20});
   expect_says(refused(rois, {image, floats({1, 5}, {0, 0, 0, 1, 1})}), "bins");
+  const Tensor blocks = counting({1, 4, 4});
+  expect_says(refused(SingleOp("Col2Im", 18), {blocks, longs({2}, {kHuge, kHuge}), longs({2}, {2, 2})}), "2^48");
+  expect_says(refused(SingleOp("Col2Im", 18), {blocks, longs({1}, {kHuge}), longs({1}, {2})}), "does not hold");
   SingleOp shrink("Resize", 18);
   shrink.text("mode", "cubic").number("antialias", 1);
   EXPECT_EQ(shrink.run({image, {}, floats({4}, {1, 1, 1e-9F, 1e-9F})}).at(0).shape(), (Shape{1, 1, 0, 0}));

@@ -2,6 +2,7 @@
 #include <limits>
 
 #include "engine/arith.h"
+#include "engine/memory_guard.h"
 #include "engine/spatial.h"
 
 namespace kaon {
@@ -80,6 +81,7 @@ at::Tensor convolve_transposed(const at::Tensor& x, const at::Tensor& weight, co
   window.begin.assign(pads.begin(), pads.begin() + static_cast<int64_t>(rank));
   window.end.assign(pads.begin() + static_cast<int64_t>(rank), pads.end());
   std::vector<int64_t> begin, end, extra, crop_begin, crop_end;
+  std::vector<int64_t> whole{x.size(0), weight.size(1) * resolved.groups}, cut = whole;
   bool native = true;
   for (size_t i = 0; i < rank; ++i) {
     const TransposePads axis = transpose_pads(resolved, window, i);
@@ -88,9 +90,12 @@ at::Tensor convolve_transposed(const at::Tensor& x, const at::Tensor& weight, co
     extra.push_back(axis.extra);
     crop_begin.push_back(-axis.begin);
     crop_end.push_back(axis.extra - axis.end);
+    whole.push_back(std::max<int64_t>(0, window.strides[i] * (window.input[i] - 1) + window.reach(i)));
+    cut.push_back(std::max<int64_t>(0, whole.back() + crop_begin.back() + crop_end.back()));
     native = native && axis.begin == axis.end && axis.begin >= 0 && axis.extra >= 0 &&
              axis.extra < std::max(window.strides[i], window.dilations[i]);
   }
+  require_room(native ? cut : whole);
   if (native) {
     return at::convolution(x, weight, bias, window.strides, begin, window.dilations, /*transposed=*/true, extra,
                            resolved.groups);

@@ -133,7 +133,7 @@ Kernel make_col2im(const OpInfo& info) {
     std::vector<int64_t> cut_begin;
     std::vector<int64_t> cut_end;
     std::vector<int64_t> padded;
-    at::Tensor index = at::zeros({1, 1}, x.options().dtype(at::kLong));  // [block elements, block positions]
+    std::vector<int64_t> positions;
     for (size_t i = 0; i < rank; ++i) {
       const int64_t begin = of(pads, i, 0);
       const int64_t end = of(pads, i + rank, 0);
@@ -144,18 +144,22 @@ Kernel make_col2im(const OpInfo& info) {
       if (size < reach || stride < 1 || dilation < 1 || block[i] < 1) {
         fail(ErrorCode::InvalidInput, "block_shape", "a block reaches over {} of {} elements", reach, size);
       }
-      const at::Tensor inside = at::arange(block[i], index.options()) * dilation;
-      const at::Tensor starts = at::arange((size - reach) / stride + 1, index.options()) * stride;
-      const at::Tensor place = inside.view({1, -1, 1, 1}) + starts.view({1, 1, 1, -1});
-      index = (index.view({index.size(0), 1, index.size(1), 1}) * size + place)
-                  .reshape({index.size(0) * inside.size(0), index.size(1) * starts.size(0)});
       padded.push_back(size);
+      positions.push_back((size - reach) / stride + 1);
       cut_begin.push_back(-begin);
       cut_end.push_back(-end);
     }
-    if (x.size(1) % index.size(0) != 0 || x.size(2) != index.size(1)) {
+    if (x.size(1) % element_count(block) != 0 || x.size(2) != element_count(positions)) {
       fail(ErrorCode::InvalidInput, "input 0", "its shape {} does not hold {} positions of blocks of {} elements",
-           to_string(x.sizes()), index.size(1), index.size(0));
+           to_string(x.sizes()), element_count(positions), element_count(block));
+    }
+    at::Tensor index = at::zeros({1, 1}, x.options().dtype(at::kLong));  // [block elements, block positions]
+    for (size_t i = 0; i < rank; ++i) {
+      const at::Tensor inside = at::arange(block[i], index.options()) * of(dilations, i, 1);
+      const at::Tensor starts = at::arange(positions[i], index.options()) * of(strides, i, 1);
+      const at::Tensor place = inside.view({1, -1, 1, 1}) + starts.view({1, 1, 1, -1});
+      index = (index.view({index.size(0), 1, index.size(1), 1}) * padded[i] + place)
+                  .reshape({index.size(0) * inside.size(0), index.size(1) * starts.size(0)});
     }
     const int64_t n = x.size(0);
     const int64_t channels = x.size(1) / index.size(0);

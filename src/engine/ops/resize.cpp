@@ -404,7 +404,9 @@ Kernel make_grid_sample(const OpInfo& info) {
 Kernel make_affine_grid(const OpInfo& info) {
   const bool corners = info.node().get_int("align_corners", 0) != 0;
   return [corners](Call& call) {
-    call.out(0, at::affine_grid_generator(widen(call.in(0)), call.sizes(1), corners), call.type(0));
+    const std::vector<int64_t> sizes = call.sizes(1);
+    require_room(sizes, static_cast<int64_t>(sizes.size() * sizeof(float)));
+    call.out(0, at::affine_grid_generator(widen(call.in(0)), sizes, corners), call.type(0));
   };
 }
 
