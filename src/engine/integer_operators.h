@@ -3,8 +3,9 @@
 
 namespace kaon {
 
-/// QLinearConv and QLinearAdd with constant parameters become what they stand for, DequantizeLinear, Conv or Add, and
-/// QuantizeLinear, which plans run on codes. Values keep their names. Others stay, and are interpreted.
+/// QLinearConv, QLinearMatMul, QGemm and QLinearAdd with constant parameters become what they stand for: Conv, MatMul,
+/// Gemm or Add between DequantizeLinear and QuantizeLinear. Plans run convolutions and sums on codes, and products in
+/// float32. Values keep their names. Others stay, and are interpreted.
 void unfold_integer_operators(Graph& graph);
 
 }  // namespace kaon

@@ -90,6 +90,49 @@ TEST_F(IntegerNet, CodesAreThoseOfExactSumsButForTies) {
   EXPECT_GE(inside, 200);  // else everything is clipped, and nothing is compared
 }
 
+TEST_F(IntegerNet, ProductsAreThoseOfExactSumsButForTies) {
+  constexpr int64_t kDeep = 96, kWide = 40;
+  const auto scales = [&](const char* name) {
+    std::vector<float> values(kWide);
+    for (size_t i = 0; i < values.size(); ++i) values[i] = 0.004F + 0.0003F * static_cast<float>(i);
+    return add(name, Tensor::of<float>({kWide}, values));
+  };
+  const std::string zeros = add("wz", Tensor::of<int8_t>({kWide}, std::vector<int8_t>(kWide)));
+  nodes_ = {make_node("QLinearMatMul",
+                      {"x", scale(0.02F), zero<uint8_t>(130), add("w", codes<int8_t>({kDeep, kWide}, -127, 127)),
+                       scales("ws"), zeros, scale(0.05F), zero<uint8_t>(120)},
+                      {"mid"}),
+            make_node("QGemm",
+                      {"mid", scale(0.05F), zero<uint8_t>(120), add("v", codes<int8_t>({kWide, kWide}, -127, 127)),
+                       scale(0.006F), zero<int8_t>(2), add("c", codes<int32_t>({kWide}, -30000, 30000)), scale(0.4F),
+                       zero<uint8_t>(125)},
+                      {"low"}, {{"transB", int64_t{1}, {}}, {"alpha", 0.5F, {}}}),
+            make_node("QGemm",
+                      {"low", scale(0.4F), zero<uint8_t>(125), add("u", codes<int8_t>({kWide, 8}, -127, 127)),
+                       scale(0.01F), zero<int8_t>(0)},
+                      {"y"})};
+  for (size_t i = 1; i < nodes_.size(); ++i) nodes_[i].domain = "com.microsoft";
+  const Tensor x = codes<uint8_t>({24, kDeep}, 0, 255);
+  int64_t others = 0, inside = 0;
+  for (const char* output : {"mid", "low"}) {
+    const std::vector<int64_t> quick = run(x, output, true)[0].to_int64();
+    const std::vector<int64_t> exact = run(x, output, false)[0].to_int64();
+    ASSERT_EQ(quick.size(), exact.size());
+    for (size_t i = 0; i < exact.size(); ++i) {
+      EXPECT_LE(std::abs(quick[i] - exact[i]), 1) << output << ' ' << i;
+      others += quick[i] != exact[i] ? 1 : 0;
+      inside += exact[i] > 0 && exact[i] < 255 ? 1 : 0;
+    }
+  }
+  EXPECT_LE(others, 5);
+  EXPECT_GE(inside, 1000);
+  const std::vector<float> quick = run(x, "y", true)[0].to_float(), exact = run(x, "y", false)[0].to_float();
+  for (size_t i = 0; i < exact.size(); ++i) EXPECT_NEAR(quick[i], exact[i], 0.6F) << i;  // one step of "low"
+  Graph graph = make_model(nodes_, constants_, {make_value("x", x.shape(), DType::UInt8)}, {"y"}, 13).graph;
+  unfold_integer_operators(graph);
+  EXPECT_EQ(graph.nodes.size(), 4 + 4 + 3);
+}
+
 TEST_F(IntegerNet, NodesAreReplacedOnlyWhereParametersAreConstant) {
   const std::string y = conv("x", 8, 16);
   Model model = make_model(nodes_, constants_, {make_value("x", {1, 8, 4, 4}, DType::UInt8)}, {y}, 13);
