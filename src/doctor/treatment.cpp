@@ -63,12 +63,14 @@ class Course {
     return drop <= most && held_out <= most + 2 * noise.error;
   }
 
-  /// Whether `after` is better than `before` on the samples to confirm by; else why not.
+  /// Whether `after` is better than `before` on the samples to confirm by; else why not. What reaches the target need
+  /// not take harm away, if it does none beyond noise.
   std::string objection(const Outcome& before, const Outcome& after) const {
     const int64_t from = patient_.chosen();
     const Estimate gone = scorer().harm_difference(before.scores, after.scores, from);
-    if (!gone.positive()) return gone.mean < 0 ? "does harm" : kTooLittle;
-    if (gone.mean < kLeastGain * scorer().mean_harm(before.scores, from)) return kHardly;
+    const bool enough = met(after) && !met(before) && gone.mean >= -2 * gone.error;
+    if (!gone.positive() && !enough) return gone.mean < 0 ? "does harm" : kTooLittle;
+    if (gone.mean < kLeastGain * scorer().mean_harm(before.scores, from) && !enough) return kHardly;
     if (scorer().metric_difference(after.scores, before.scores, from).positive()) return "the metric is worse";
     return "";
   }

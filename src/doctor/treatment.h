@@ -15,9 +15,9 @@ struct TreatmentResult {
 };
 
 /// Steps 3, 4, 7 and 8: tries what fits the causes, the cheapest tier first, each on top of what was kept before it. A
-/// treatment is kept where it takes harm away on samples that had no part in choosing it, beyond their noise, and the
-/// metric there is not worse. Ends when the target is met, nothing is left, or time is up; then takes out again what
-/// proved unnecessary.
+/// treatment is kept where it takes harm away on samples that had no part in choosing it, beyond their noise (or
+/// reaches the target and does no harm beyond noise), and the metric there is not worse. Ends when the target is met,
+/// nothing is left, or time is up; then takes out again what proved unnecessary.
 TreatmentResult treat(Patient& patient, const std::vector<Cause>& causes, const Scores& exact);
 
 }  // namespace kaon

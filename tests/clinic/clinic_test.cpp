@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <iostream>
 #include <stdexcept>
+#include <tuple>
 
 #include "base/error.h"
 #include "doctor/doctor.h"
@@ -142,6 +143,18 @@ TEST(Clinic, TheFrontIsTheBestOfAllThatWasTried) {
   }
   // It looked beyond what the target needs.
   EXPECT_TRUE(std::ranges::any_of(found.tried, [&](const Trial& trial) { return trial.bytes > found.cure.bytes; }));
+}
+
+TEST(Clinic, WhatReachesTheTargetIsNotPassedOverForMoreBytes) {
+  // A cure of the same size does here, though with noise as large as what it brings.
+  for (const auto& [disease, seed, drop] : {std::tuple("2 bits", 1, 0.05), std::tuple("two diseases", 3, 0.03)}) {
+    const Patient patient = make_patient(disease, static_cast<uint64_t>(seed));
+    DoctorOptions options;
+    options.max_drop = drop;
+    const Diagnosis found = diagnose(patient.model, patient.config, *patient.data, patient.calibration.get(), options);
+    EXPECT_EQ(enum_name(found.verdict), "cured") << disease;
+    EXPECT_EQ(found.cure.bytes, found.cure.bytes_before) << disease;
+  }
 }
 
 TEST(Clinic, ReadsTheQuantizersOfAFile) {

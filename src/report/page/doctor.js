@@ -83,12 +83,13 @@
         ctx.textBaseline = "middle";
         chart.getDatasetMeta(0).data.forEach((bar, i) => {
           const text = short(bars[i][1]);
-          const end = bar.x + 8 + ctx.measureText(text).width;
-          const crossed = target !== null && target > bar.x && target < end + 4;
-          const inside = end > chartArea.right || crossed;
+          const width = ctx.measureText(text).width;
+          const crosses = (from) => target !== null && target > from - 4 && target < from + width + 4;
+          const inside = bar.x + 8 + width > chartArea.right || crosses(bar.x + 8);
+          const end = crosses(bar.x - 8 - width) ? Math.min(target, bar.x) - 8 : bar.x - 8;
           ctx.textAlign = inside ? "right" : "left";
           ctx.fillStyle = inside ? "#fff" : css("--ink");
-          ctx.fillText(text, bar.x + (inside ? -8 : 8), bar.y);
+          ctx.fillText(text, inside ? end : bar.x + 8, bar.y);
         });
         if (target !== null) {
           ctx.strokeStyle = css("--ink");
