@@ -19,8 +19,9 @@ class WordCache {
   /// Appends the numbers of `word` and says so, or remembers where it would be.
   bool find(std::string_view word, TokenIds& out) {
     hash_ = hash(word);
-    at_ = hash_ & (kSlots - 1);
-    for (; slots_[at_].ids > 0; at_ = (at_ + 1) & (kSlots - 1)) {
+    const size_t last = slots_.size() - 1;
+    at_ = hash_ & last;
+    for (; slots_[at_].ids > 0; at_ = (at_ + 1) & last) {
       const Slot& slot = slots_[at_];
       if (slot.hash != hash_ || slot.length != word.size()) continue;
       if (std::memcmp(letters_.data() + slot.word, word.data(), word.size()) != 0) continue;
@@ -33,7 +34,11 @@ class WordCache {
 
   /// Keeps the numbers of the word that was just not found.
   void keep(std::string_view word, std::span<const int32_t> ids) {
-    if (ids.empty() || used_ * 2 > kSlots || ids.size() > kLongestWord) return;
+    if (ids.empty() || ids.size() > kLongestWord) return;
+    if (used_ * 2 > slots_.size()) {
+      if (slots_.size() == kMostSlots) return;
+      grow();
+    }
     Slot& slot = slots_[at_];
     slot.hash = hash_;
     slot.word = static_cast<uint32_t>(letters_.size());
@@ -46,12 +51,30 @@ class WordCache {
   }
 
  private:
-  static constexpr size_t kSlots = 1 << 16;
+  static constexpr size_t kFirstSlots = 1 << 10;  // powers of two
+  static constexpr size_t kMostSlots = 1 << 16;
   struct Slot {
     uint64_t hash = 0;
     uint32_t word = 0, first = 0;
     uint16_t length = 0, ids = 0;  ///< ids = 0: the slot is free
   };
+
+  void grow() {
+    constexpr size_t kGrowth = 4;
+    std::vector<Slot> before(kGrowth * slots_.size());
+    before.swap(slots_);
+    for (const Slot& slot : before) {
+      if (slot.ids > 0) slots_[free_slot(slot.hash)] = slot;
+    }
+    at_ = free_slot(hash_);
+  }
+
+  size_t free_slot(uint64_t hash) const {
+    const size_t last = slots_.size() - 1;
+    size_t at = hash & last;
+    while (slots_[at].ids > 0) at = (at + 1) & last;
+    return at;
+  }
 
   static uint64_t hash(std::string_view word) {
     uint64_t mixed = word.size() * 0x9E3779B97F4A7C15U;
@@ -74,7 +97,7 @@ class WordCache {
     return mixed;
   }
 
-  std::vector<Slot> slots_ = std::vector<Slot>(kSlots);
+  std::vector<Slot> slots_ = std::vector<Slot>(kFirstSlots);
   std::string letters_;
   TokenIds numbers_;
   size_t used_ = 0, at_ = 0;

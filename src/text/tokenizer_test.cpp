@@ -65,6 +65,24 @@ TEST(Tokenizer, LongWordsAreMergedAlike) {
   EXPECT_EQ(tokenizer->encode(text), expected);
 }
 
+/// More words than are remembered, and each again.
+TEST(Tokenizer, ManyWordsComeAgain) {
+  constexpr int kLetters = 10;
+  constexpr int kWords = 59049;  // 3^10
+  const auto tokenizer = make(small());
+  for (int i = 0; i < 2 * kWords; ++i) {
+    std::string word;
+    for (int k = 0, rest = i % kWords; k < kLetters; ++k, rest /= 3) word += "abc"[rest % 3];
+    TokenIds expected;
+    for (size_t at = 0; at < word.size();) {
+      const bool ab = word.compare(at, 2, "ab") == 0, abc = word.compare(at, 3, "abc") == 0;
+      expected.push_back(abc ? 4 : ab ? 3 : word[at] - 'a');
+      at += abc ? 3 : ab ? 2 : 1;
+    }
+    ASSERT_EQ(tokenizer->encode(word), expected) << word;
+  }
+}
+
 TEST(Tokenizer, AddedTokens) {
   const json added = {{"added_tokens",
                        {{{"id", 6}, {"content", "<s>"}, {"special", true}, {"lstrip", true}},
