@@ -77,7 +77,7 @@ TEST(Faults, AnOutlierChannelAndASaturatedRangeAreWorst) {
     // The quantized run may leave the range that the float run taught, by a few elements.
     EXPECT_EQ(quantizer.clipped() > 0.001, quantizer.tensor == "c_y") << quantizer.tensor;
     if (quantizer.tensor == "a_y") {
-      EXPECT_NE(quantizer.reading.find("1 of 16 output channels (5) hold 9"), std::string::npos) << quantizer.reading;
+      EXPECT_NE(quantizer.reading.find("1 of 16 output channels (5) holds 9"), std::string::npos) << quantizer.reading;
       EXPECT_GT(quantizer.channel_imbalance(), 10);
     }
     if (quantizer.tensor == "c_y") {

@@ -93,8 +93,8 @@ class Findings {
                              [&](int64_t i) { return quantizer_.channels[static_cast<size_t>(i)].absmax(); });
     loud.resize(std::min(loud.size(), kNamed));
     const std::string more = count > std::ssize(loud) ? fmt::format(" and {} more", count - std::ssize(loud)) : "";
-    say("{} of {} {} ({}{}) hold {} of the range", count, quantizer_.channels.size(), channel_word(quantizer_),
-        fmt::join(loud, ", "), more, percent(quantizer_.outlier_range()));
+    say("{} of {} {} ({}{}) {} {} of the range", count, quantizer_.channels.size(), channel_word(quantizer_),
+        fmt::join(loud, ", "), more, count == 1 ? "holds" : "hold", percent(quantizer_.outlier_range()));
   }
 
   void zeroed() {

@@ -26,7 +26,7 @@ TEST(Reading, LoudChannelsAreCountedAndNamed) {
   EXPECT_EQ(read_quantizer(many), "6 of 64 input channels (4, 0, 1, 2 and 2 more) hold 41 % of the range");
   QuantizerDebug weight = with_channels(1);
   weight.kind = Slot::Weight;
-  EXPECT_EQ(read_quantizer(weight), "1 of 64 output channels of the weight (0) hold 41 % of the range");
+  EXPECT_EQ(read_quantizer(weight), "1 of 64 output channels of the weight (0) holds 41 % of the range");
 }
 
 TEST(Reading, ChannelsWithTheirOwnScalesDoNotCompete) {
