@@ -33,6 +33,15 @@ DataOptions with_input(DataOptions data, const std::filesystem::path& input) {
   return data;
 }
 
+/// `data`, with the calibration data in the place of what is debugged on where there is none.
+DataOptions or_calibration(DataOptions data) {
+  if (data.data.empty()) {
+    data.data = data.calib;
+    data.limit = data.calib_limit;
+  }
+  return data;
+}
+
 DebugReport run_debug(const QuantizedModel& quantized, const Dataset* data, const DebugOptions& options,
                       const std::filesystem::path& model, const std::string& scheme) {
   DebugReport report = data == nullptr ? debug(quantized, options) : debug(quantized, *data, options);
@@ -68,6 +77,10 @@ DebugResult debug_file(const DebugCall& call) {
     if (!note.empty()) result.notes.push_back(note);
   }
   DataOptions samples = with_input(call.data, call.input);
+  if (samples.data.empty() && !samples.calib.empty() && !result.calib_unused) {
+    samples = or_calibration(samples);
+    result.notes.push_back("no --data: the samples of --calib are looked at");
+  }
   samples.tokenizer = tokenizer_of(call.model);
   const std::unique_ptr<Dataset> data = open_data(samples, model.graph);
   const QuantizedModel quantized = quantize_for(call.model, model, config, samples, *call.progress, true);
@@ -99,12 +112,8 @@ std::optional<DebugEnvironment> debug_environment() {
 
 void debug_as_asked(const DebugEnvironment& asked, const std::filesystem::path& model, const std::string& scheme,
                     const QuantizedModel& quantized, const DataOptions& data, Progress& progress) {
-  DataOptions there = data;
-  if (there.data.empty()) {
-    there.data = data.calib;
-    there.limit = data.calib_limit;
-  }
-  const std::unique_ptr<Dataset> samples = open_data(with_input(there, asked.input), quantized.model.graph);
+  const std::unique_ptr<Dataset> samples =
+      open_data(with_input(or_calibration(data), asked.input), quantized.model.graph);
   DebugOptions options;
   options.act_hist = asked.act_hist;
   options.nan = asked.nan;

@@ -89,7 +89,7 @@ def compare_static(kaon, model, methods, calibration, x, labels, slack, work, si
 
 def optimised(path):
     options = ort.SessionOptions()
-    options.intra_op_num_threads = 2
+    options.intra_op_num_threads = 1
     options.log_severity_level = 4
     options.add_session_config_entry("session.x64quantprecision", "1")
     return ort.InferenceSession(path, options, providers=["CPUExecutionProvider"])

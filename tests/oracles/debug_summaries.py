@@ -39,6 +39,7 @@ def qdq(x, scale, zero_point, kind):
         [helper.make_tensor("s", TensorProto.FLOAT, [], [scale]), helper.make_tensor("z", onnx_type, [], [zero_point])])
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
     options = ort.SessionOptions()
+    options.intra_op_num_threads = 1
     options.log_severity_level = 3
     session = ort.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
     return session.run(None, {"x": x.reshape(-1)})[0].reshape(x.shape)
@@ -52,6 +53,7 @@ def float_values(path, names, feeds):
     del model.graph.output[:]
     model.graph.output.extend(onnx.ValueInfoProto(name=name) for name in names)
     options = ort.SessionOptions()
+    options.intra_op_num_threads = 1
     options.log_severity_level = 3
     session = ort.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
     return dict(zip(names, session.run(names, feeds)))

@@ -56,7 +56,7 @@ def run_session(model, optimised=False, settings=None, save=None):
     options = ort.SessionOptions()
     level = ort.GraphOptimizationLevel
     options.graph_optimization_level = level.ORT_ENABLE_ALL if optimised else level.ORT_DISABLE_ALL
-    options.intra_op_num_threads = 2
+    options.intra_op_num_threads = 1
     options.log_severity_level = 4
     for key, value in (settings or {}).items():
         options.add_session_config_entry(key, value)

@@ -29,7 +29,7 @@ def find_models(folders):
 def session(path):
     options = ort.SessionOptions()
     options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL
-    options.intra_op_num_threads = 2
+    options.intra_op_num_threads = 1
     options.log_severity_level = 4
     return ort.InferenceSession(path, options, providers=["CPUExecutionProvider"])
 

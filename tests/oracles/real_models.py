@@ -36,7 +36,7 @@ def run_kaon(kaon, model, feeds, names, scratch):
 
 def optimised(path):
     options = ort.SessionOptions()
-    options.intra_op_num_threads = 2
+    options.intra_op_num_threads = 1
     options.log_severity_level = 4
     return ort.InferenceSession(path, options, providers=["CPUExecutionProvider"])
 
