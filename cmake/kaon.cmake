@@ -18,10 +18,10 @@ function(kaon_precompiled target name)
   target_precompile_headers(${target} REUSE_FROM kaon_${name})
 endfunction()
 
-# kaon_layer(NAME [LINK public...] [PRIVATE_LINK private...]): src/NAME as a static library kaon::NAME, and one test
-# program for each foo_test.cpp in it.
+# kaon_layer(NAME [LINK public...] [PRIVATE_LINK private...] [ATEN_TESTS stem...]): src/NAME as a static library
+# kaon::NAME, and one test program for each foo_test.cpp in it; those of ATEN_TESTS see the headers of ATen.
 function(kaon_layer name)
-  cmake_parse_arguments(arg "" "" "LINK;PRIVATE_LINK" ${ARGN})
+  cmake_parse_arguments(arg "" "" "LINK;PRIVATE_LINK;ATEN_TESTS" ${ARGN})
   file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${KAON_SOURCE_DIR}/${name}/*.cpp)
   file(GLOB_RECURSE tests CONFIGURE_DEPENDS ${KAON_SOURCE_DIR}/${name}/*_test.cpp)
   list(REMOVE_ITEM sources "" ${tests})
@@ -40,21 +40,30 @@ function(kaon_layer name)
     list(REMOVE_ITEM arg_PRIVATE_LINK torch)
     foreach(test IN LISTS tests)
       get_filename_component(stem ${test} NAME_WE)
-      kaon_test(${name}.${stem} ${test} LINK kaon_${name} ${arg_PRIVATE_LINK})
+      set(aten "")
+      if(stem IN_LIST arg_ATEN_TESTS)
+        set(aten ATEN)
+      endif()
+      kaon_test(${name}.${stem} ${test} ${aten} LINK kaon_${name} ${arg_PRIVATE_LINK})
     endforeach()
   endif()
 endfunction()
 
-# kaon_test(NAME source... [LINK ...]): a GoogleTest program and its ctest.
+# kaon_test(NAME source... [ATEN] [LINK ...]): a GoogleTest program and its ctest; ATEN: it includes ATen's headers.
 function(kaon_test name)
-  cmake_parse_arguments(arg "" "" "LINK" ${ARGN})
+  cmake_parse_arguments(arg "ATEN" "" "LINK" ${ARGN})
   add_executable(${name} ${arg_UNPARSED_ARGUMENTS})
   target_link_libraries(${name} PRIVATE ${arg_LINK} GTest::gtest_main)
   # Tests are compiled more often than run: -O1 takes a third off the time.
   set(options ${KAON_WARNINGS} $<$<CONFIG:Release>:-O1>)
   target_compile_options(${name} PRIVATE ${options})
-  kaon_precompiled(${name} test_headers <gtest/gtest.h> <nlohmann/json.hpp> <fmt/format.h> <filesystem> <fstream>
-    LINK kaon_base GTest::gtest OPTIONS ${options})
+  set(headers <gtest/gtest.h> <nlohmann/json.hpp> <fmt/format.h> <filesystem> <fstream>)
+  if(arg_ATEN)
+    kaon_precompiled(${name} aten_test_headers ${headers} <ATen/ATen.h>
+      LINK kaon_base GTest::gtest OPTIONS ${options})
+  else()
+    kaon_precompiled(${name} test_headers ${headers} LINK kaon_base GTest::gtest OPTIONS ${options})
+  endif()
   target_compile_definitions(${name} PRIVATE KAON_SOURCE_DIR="${PROJECT_SOURCE_DIR}")
   set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/tests)
   kaon_executable(${name})
