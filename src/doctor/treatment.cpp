@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <span>
 
 #include "doctor/search.h"
 
@@ -12,7 +13,7 @@ namespace {
 constexpr const char* kTooLittle = "no better beyond noise";
 constexpr const char* kHardly = "hardly better";
 constexpr double kLeastGain = 0.02;   ///< of the harm that is there
-constexpr int64_t kMostPruned = 6;    ///< upgrades that are looked at again
+constexpr int64_t kMostNeeded = 6;    ///< upgrades that prove needed before no more are looked at again
 constexpr int64_t kMostBeyond = 3;    ///< sets with more bytes than needed
 constexpr double kWorthTrying = 0.9;  ///< of the harm of the set before: more than that is no step
 constexpr double kFewBytes = 0.01;    ///< of the model: what is not worth one more changed quantizer
@@ -262,19 +263,27 @@ class Course {
     result_.prescription = best->prescription;
   }
 
-  /// Those that bring least may not be needed once the others are there; what costs bytes goes first.
+  /// Those that bring least may not be needed once the others are there; what costs bytes goes first, the least for its
+  /// bytes before all. As long as that does, twice as many go at once.
   template <typename Consider>
   void leave_out_least(std::vector<Upgrade> candidates, const std::optional<Widened>& best, Consider&& consider) {
     std::ranges::stable_sort(candidates, [](const Upgrade& a, const Upgrade& b) {
       const bool a_free = a.stored == 0, b_free = b.stored == 0;
-      return a_free != b_free ? b_free : a.benefit < b.benefit;
+      if (a_free != b_free) return b_free;
+      return a_free ? a.benefit < b.benefit : a.benefit * b.stored < b.benefit * a.stored;
     });
-    int64_t looked_at = 0;
-    for (const Upgrade& upgrade : candidates) {
-      if (best->upgrades.size() < 2 || looked_at++ == kMostPruned) return;
+    int64_t step = 1, needed = 0;
+    for (int64_t at = 0; at < std::ssize(candidates) && needed < kMostNeeded;) {
+      const int64_t count = std::min({step, std::ssize(candidates) - at, std::ssize(best->upgrades) - 1});
+      if (count < 1) return;
+      const auto gone = std::span(candidates).subspan(static_cast<size_t>(at), static_cast<size_t>(count));
       std::vector<Upgrade> fewer = best->upgrades;
-      std::erase_if(fewer, [&](const Upgrade& one) { return one.id == upgrade.id; });
-      consider(std::move(fewer), best->order);
+      std::erase_if(fewer,
+                    [&](const Upgrade& one) { return std::ranges::find(gone, one.id, &Upgrade::id) != gone.end(); });
+      const bool enough = consider(std::move(fewer), best->order);
+      if (!enough) ++needed;
+      if (enough || count == 1) at += count;
+      step = enough ? 2 * count : std::max<int64_t>(1, count / 2);
     }
   }
 
