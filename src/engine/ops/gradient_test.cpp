@@ -113,7 +113,7 @@ void check(const Case& test) {
   }
   node.outputs = {"out"};
   for (const auto& [name, value] : test.attributes) node.set(name, value);
-  const auto model = std::make_shared<const Model>();
+  const auto model = std::make_shared<Model>();
   std::vector<std::string> unsupported;
   ProgramBuilder builder(model, model->graph, unsupported);
   const KernelMaker* maker = operators().find(test.domain, test.op);
