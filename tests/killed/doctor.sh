@@ -11,9 +11,9 @@ say() {
   wrong=1
 }
 asked=("$@")
-doctor() (
-  exec "$kaon" doctor "${asked[@]}" "$@" -q
-)
+doctor() {
+  "$kaon" doctor "${asked[@]}" "$@" -q
+}
 # What must not differ; pages and the journal hold times in between.
 facts() {
   for file in $(cd "$1" && find . -type f | LC_ALL=C sort); do
@@ -35,7 +35,7 @@ facts "$work/twice" | diff "$work/expected" - || say "the same run twice: other 
 RANDOM=7 # the same moments each time
 for _ in $(seq "$moments"); do
   after=$((RANDOM * took / 32768))
-  doctor -o "$work/out" > /dev/null 2>&1 &
+  "$kaon" doctor "${asked[@]}" -o "$work/out" -q > /dev/null 2>&1 & # no function: its shell would be killed instead
   sleep "$((after / 1000)).$(printf %03d $((after % 1000)))"
   kill -KILL $! 2> /dev/null
   wait $! 2> /dev/null
