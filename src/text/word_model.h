@@ -28,7 +28,7 @@ class Vocab {
 
  private:
   struct Hash {
-    using is_transparent = void;
+    using is_transparent = void;  // NOLINT(readability-identifier-naming)
     size_t operator()(std::string_view text) const { return std::hash<std::string_view>()(text); }
   };
   std::vector<std::string> pieces_;  ///< "" for a number that nothing has

@@ -12,6 +12,7 @@ namespace {
 
 constexpr int kSuper = 256;
 constexpr int kTries = 24;  ///< ranges that are tried for a group
+constexpr int kTriesBelow = kTries / 2;
 
 void put_half(std::byte* p, float value) {
   const uint16_t half = float32_to_float16(value);
@@ -90,7 +91,7 @@ StepMin fit_with_minimum(const float* x, const float* importance, int count, int
     try_codes((high - low) * share / static_cast<float>(most), -low * share);
     try_codes((high - low) * share / static_cast<float>(most), -low);
     // A little more or less than all codes.
-    try_codes((high - low) / (static_cast<float>(most) + 0.1F * static_cast<float>(t - kTries / 2)), -low);
+    try_codes((high - low) / (static_cast<float>(most) + 0.1F * static_cast<float>(t - kTriesBelow)), -low);
   }
   return best;
 }
@@ -105,7 +106,7 @@ float fit_symmetric(const float* x, const float* importance, int count, int half
   const std::array<float, 32> weights = weights_of(x, importance, count);
   float best = far / static_cast<float>(-half);
   double least = INFINITY;
-  for (int t = -kTries / 2; t <= kTries / 2; ++t) {
+  for (int t = -kTriesBelow; t <= kTriesBelow; ++t) {
     const float step = far / -(static_cast<float>(half) + 0.1F * static_cast<float>(t));
     double qq = 0, qx = 0;
     for (int i = 0; i < count; ++i) {
