@@ -11,7 +11,7 @@ finish() {
 }
 
 # Configured anew, so that what has been installed since is found.
-if ! { cmake --preset release && make --no-print-directory build; }; then
+if ! { cmake --preset release && cmake --build build; }; then
   echo "The build failed."
   finish 0 1
 fi
