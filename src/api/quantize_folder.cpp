@@ -136,9 +136,10 @@ class FolderQuantizer {
     // The weights that later blocks see are those of the file, so that a run that goes on sees the same.
     const lm::LanguageModel file = lm::LanguageModel::open(draft);
     const int64_t blocks = model_.facts().layers;
+    const int64_t parts = config_of_part(plan_.config, model_.head().graph) ? blocks + 1 : blocks;
     double worst = 0;
     options_.progress->begin("blocks", blocks);
-    for (int64_t i = 0; i <= blocks; ++i) {
+    for (int64_t i = 0; i < parts; ++i) {
       const std::string name = i < blocks ? fmt::format("block {}", i) : "head";
       Model part = i < blocks ? model_.block(i) : model_.head();
       const std::optional<Config> own = config_of_part(plan_.config, part.graph);
@@ -154,10 +155,11 @@ class FolderQuantizer {
         worst = std::max(worst, distance(run_part(simulate(quantized), hidden), run_part(stored, hidden)));
         journal.add(name);
       }
-      if (i == blocks) break;
-      Engine block(file.block(i));
-      states.advance([&](const TensorMap& inputs) { return block.run(inputs); }, data_.batch);
-      options_.progress->at(i + 1);
+      if (i + 1 < parts) {  // nobody reads what the last one makes
+        Engine block(file.block(i));
+        states.advance([&](const TensorMap& inputs) { return block.run(inputs); }, data_.batch);
+      }
+      options_.progress->at(std::min(i + 1, blocks));
     }
     options_.progress->end();
     // Constants that algorithms changed are rounded to the type of the file.

@@ -276,26 +276,17 @@ Matrix solve_cholesky(const Matrix& factor, Matrix b) {
   return solve_triangular(MatrixView(factor).t(), solve_triangular(factor, std::move(b)));
 }
 
-Matrix inverse_of_cholesky(const Matrix& factor) {
-  require_square(factor, "inverse_of_cholesky");
-  const int64_t n = factor.rows;
+Matrix inverse_of_lower(const Matrix& lower) {
+  require_square(lower, "inverse_of_lower");
+  const int64_t n = lower.rows;
   // The columns of L⁻¹ that start at j are zero above row j, so each block is a smaller system.
-  Matrix lower(n, n);
-  for (int64_t i = 0; i < n; ++i) lower(i, i) = 1;
+  Matrix inverse(n, n);
+  for (int64_t i = 0; i < n; ++i) inverse(i, i) = 1;
   for_each(blocks(n), [&](int64_t index) {
     const int64_t j = index * kBlock;
     cblas_dtrsm(CblasRowMajor, CblasLeft, CblasLower, CblasNoTrans, CblasNonUnit, static_cast<int>(n - j),
-                static_cast<int>(block_size(j, n)), 1.0, factor.data.data() + j * n + j, static_cast<int>(n),
-                &lower(j, j), static_cast<int>(n));
-  });
-  Matrix inverse(n, n);
-  for_each_lower_block(0, n, [&](int64_t i, int64_t j) {
-    const int64_t height = block_size(i, n);
-    const int64_t width = block_size(j, n);
-    gemm(CblasTrans, CblasNoTrans, height, width, n - i, 1.0, &lower(i, i), n, &lower(i, j), n, 0.0, &inverse(i, j), n);
-    for (int64_t r = 0; r < height; ++r) {
-      for (int64_t c = 0; c < (i == j ? r : width); ++c) inverse(j + c, i + r) = inverse(i + r, j + c);
-    }
+                static_cast<int>(block_size(j, n)), 1.0, lower.data.data() + j * n + j, static_cast<int>(n),
+                &inverse(j, j), static_cast<int>(n));
   });
   return inverse;
 }

@@ -88,8 +88,8 @@ DampedCholesky damped_cholesky(const Matrix& a, std::string_view what);
 Matrix solve_triangular(MatrixView t, Matrix b);
 /// x of L · Lᵀ · x = b.
 Matrix solve_cholesky(const Matrix& factor, Matrix b);
-/// (L · Lᵀ)⁻¹, both triangles.
-Matrix inverse_of_cholesky(const Matrix& factor);
+/// L⁻¹, zeros above, of a lower triangle.
+Matrix inverse_of_lower(const Matrix& lower);
 
 /// The square root of the sum of squares, in float64.
 double frobenius_norm(MatrixView a);

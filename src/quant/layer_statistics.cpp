@@ -2,6 +2,9 @@
 
 #include <algorithm>
 #include <functional>
+#include <optional>
+#include <ranges>
+#include <set>
 
 #include "base/error.h"
 #include "base/parallel.h"
@@ -16,6 +19,24 @@ constexpr int64_t kColumns = 512;  ///< that wait for their products to be taken
 
 bool is_input(const Graph& graph, const std::string& value) {
   return std::ranges::any_of(graph.inputs, [&](const ValueInfo& input) { return input.name == value; });
+}
+
+/// The model as far as it makes what is watched. It has no outputs.
+Model up_to(Model model, std::set<std::string> needed) {
+  Graph& graph = model.graph;
+  std::vector<Node> nodes;
+  for (Node& node : std::views::reverse(graph.nodes)) {
+    if (std::ranges::none_of(node.outputs, [&](const std::string& value) { return needed.contains(value); })) continue;
+    needed.insert(node.inputs.begin(), node.inputs.end());
+    for (const auto& subgraph : subgraphs(node)) {
+      for (const std::string& value : captured_values(*subgraph)) needed.insert(value);
+    }
+    nodes.push_back(std::move(node));
+  }
+  std::ranges::reverse(nodes);
+  graph.nodes = std::move(nodes);
+  graph.outputs.clear();
+  return model;
 }
 
 /// Column `group` of `products`, one number for each pair, as a matrix; `symmetric`: its lower triangle.
@@ -274,14 +295,19 @@ std::map<std::string, std::shared_ptr<const InputStatistics>> collect_statistics
   }
   std::map<std::string, std::shared_ptr<const InputStatistics>> found;
   if (all.empty()) return found;
-  Engine engine(model);
+  std::set<std::string> watched;
+  for (const Shared& shared : all) {
+    if (!is_input(model.graph, shared.value)) watched.insert(shared.value);
+  }
+  std::optional<Engine> engine;
+  if (!watched.empty()) engine.emplace(up_to(model, watched));
   const int64_t batch = batch_for(model.graph, settings.batch, data);
   settings.progress->begin("collecting statistics", data.size());
   for (; first < data.size(); first += batch) {
     const Batch samples = data.read(first, std::min(batch, data.size() - first));
     check_finite(samples, first);
     for (Shared* shared : of_inputs) shared->sums.add(samples.inputs.at(shared->value), first);
-    engine.run(samples.inputs, hooks);
+    if (engine) engine->run(samples.inputs, hooks);
     settings.progress->at(std::min(first + batch, data.size()));
   }
   settings.progress->end();
