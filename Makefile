@@ -14,7 +14,7 @@ test: deps-test ## build, run every test; the last line is `N passed, N failed`
 	@scripts/test.sh
 
 build: deps build/build.ninja ## build/kaon and build/bench/*
-	@cmake --build build --target kaon benches
+	@cmake --build build --target kaon benches tools
 
 build/build.ninja: CMakePresets.json | deps
 	cmake --preset release

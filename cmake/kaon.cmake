@@ -57,7 +57,7 @@ function(kaon_test name)
   # Tests are compiled more often than run: -O1 takes a third off the time.
   set(options ${KAON_WARNINGS} $<$<CONFIG:Release>:-O1>)
   target_compile_options(${name} PRIVATE ${options})
-  set(headers <gtest/gtest.h> <nlohmann/json.hpp> <fmt/format.h> <filesystem> <fstream>)
+  set(headers <gtest/gtest.h> <fmt/format.h> <filesystem> <fstream>)
   if(arg_ATEN)
     kaon_precompiled(${name} aten_test_headers ${headers} <ATen/ATen.h>
       LINK kaon_base GTest::gtest OPTIONS ${options})

@@ -10,13 +10,19 @@ finish() {
   exit
 }
 
+# Fetched while the compiler works.
+{
+  scripts/oracles.sh || echo "Tests that ask an oracle will say that it is missing."
+  scripts/models.sh || echo "Tests that need those models will say that they are missing."
+} &
 # Configured anew, so that what has been installed since is found.
-if ! { cmake --preset release && cmake --build build; }; then
+cmake --preset release && cmake --build build
+status=$?
+wait
+if [ "$status" -ne 0 ]; then
   echo "The build failed."
   finish 0 1
 fi
-scripts/oracles.sh || echo "Tests that ask an oracle will say that it is missing."
-scripts/models.sh || echo "Tests that need those models will say that they are missing."
 
 ctest --test-dir build --output-on-failure -j "${JOBS:-2}" | tee build/test.log
 status=${PIPESTATUS[0]}

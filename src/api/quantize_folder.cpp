@@ -12,6 +12,7 @@
 #include "api/load_model.h"
 #include "base/atomic_folder.h"
 #include "base/error.h"
+#include "base/json_text.h"
 #include "base/memory_usage.h"
 #include "base/stopwatch.h"
 #include "engine/engine.h"
@@ -99,11 +100,11 @@ class FolderQuantizer {
                                       fs::last_write_time(file, error).time_since_epoch().count()};
     };
     for (const auto& [name, at] : checkpoint) add(at.file);
-    if (!learns()) return json.dump();
+    if (!learns()) return json_text(json);
     const fs::path text = data_.calib.empty() ? data_.data : data_.calib;
     if (!text.empty()) add(text);
     json["samples"] = {data_.limit, data_.calib_limit, data_.batch};
-    return json.dump();
+    return json_text(json);
   }
 
   void tensor_by_tensor(FolderWriter& writer, FolderJournal& journal) {

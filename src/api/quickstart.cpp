@@ -7,6 +7,7 @@
 #include "api/train.h"
 #include "base/atomic_file.h"
 #include "base/error.h"
+#include "base/json_text.h"
 #include "base/stopwatch.h"
 #include "debug/debug_model.h"
 #include "engine/engine.h"
@@ -98,7 +99,7 @@ std::string layer_list(const Graph& graph) {
 
 void write_json(const nlohmann::ordered_json& document, const fs::path& path) {
   AtomicFile file(path);
-  file.write(document.dump(2) + "\n");
+  file.write(json_text(document, 2) + "\n");
   file.commit();
 }
 

@@ -36,7 +36,7 @@ Journal::Journal(std::filesystem::path path, const std::string& subject, bool re
         }
         first = false;
       } else if (entry.contains("key") && entry["key"].is_string() && entry.contains("value")) {
-        entries_[entry["key"].get<std::string>()] = entry["value"].dump();
+        entries_[entry["key"].get<std::string>()] = json_text(entry["value"]);
       }
       kept += line + '\n';
     }

@@ -228,7 +228,7 @@ std::vector<Scores> Patient::ask(const std::string& key, const QuantizedModel& q
               });
   json entry = json::array();
   for (const Scores& one : scores) entry.push_back(to_json(one));
-  journal_.note(full, entry.dump());
+  journal_.note(full, json_text(entry));
   return scores;
 }
 

@@ -79,4 +79,6 @@ std::vector<std::string> data_inputs(const Node& node, const OpFacts& facts) {
   return {node.inputs[0]};
 }
 
+std::vector<std::pair<std::string, std::string>> operator_names() { return operators().names(); }
+
 }  // namespace kaon

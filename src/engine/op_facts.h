@@ -124,4 +124,7 @@ OpFacts facts_of(const Node& node, const Graph& graph);
 /// The inputs of `node` that carry data, not shapes or axes.
 std::vector<std::string> data_inputs(const Node& node, const OpFacts& facts);
 
+/// Every operator that the engine runs: (domain, name), sorted.
+std::vector<std::pair<std::string, std::string>> operator_names();
+
 }  // namespace kaon

@@ -27,25 +27,25 @@ void expect_object(const Json& value, const std::vector<std::string>& known, con
 }
 
 std::string get_string(const Json& value, const std::string& where) {
-  if (!value.is_string()) fail(ErrorCode::InvalidConfig, where, "must be a string, is {}", value.dump());
+  if (!value.is_string()) fail(ErrorCode::InvalidConfig, where, "must be a string, is {}", json_text(value));
   return value.get<std::string>();
 }
 
 std::vector<std::string> get_strings(const Json& value, const std::string& where) {
-  if (!value.is_array()) fail(ErrorCode::InvalidConfig, where, "must be a list of strings, is {}", value.dump());
+  if (!value.is_array()) fail(ErrorCode::InvalidConfig, where, "must be a list of strings, is {}", json_text(value));
   std::vector<std::string> items;
   for (const Json& item : value) items.push_back(get_string(item, where));
   return items;
 }
 
 bool get_bool(const Json& value, const std::string& where) {
-  if (!value.is_boolean()) fail(ErrorCode::InvalidConfig, where, "must be true or false, is {}", value.dump());
+  if (!value.is_boolean()) fail(ErrorCode::InvalidConfig, where, "must be true or false, is {}", json_text(value));
   return value.get<bool>();
 }
 
 int64_t get_int(const Json& value, int64_t min, const std::string& where) {
   if (!value.is_number_integer() || value.get<int64_t>() < min) {
-    fail(ErrorCode::InvalidConfig, where, "must be an integer of at least {}, is {}", min, value.dump());
+    fail(ErrorCode::InvalidConfig, where, "must be an integer of at least {}, is {}", min, json_text(value));
   }
   return value.get<int64_t>();
 }
@@ -60,7 +60,7 @@ Named parse_named(const Json& value, const std::string& what, const std::string&
   }
   if (!value.is_object() || !value.contains("name")) {
     fail(ErrorCode::InvalidConfig, where, "{} is a name, or an object with a name and options; this is {}", what,
-         value.dump());
+         json_text(value));
   }
   for (const auto& [key, item] : value.items()) {
     if (key == "name") {
@@ -69,7 +69,7 @@ Named parse_named(const Json& value, const std::string& what, const std::string&
       config.options[key] =
           item.is_boolean() ? static_cast<double>(item.template get<bool>()) : item.template get<double>();
     } else {
-      fail(ErrorCode::InvalidConfig, at_key(where, key), "must be a number, true or false, is {}", item.dump());
+      fail(ErrorCode::InvalidConfig, at_key(where, key), "must be a number, true or false, is {}", json_text(item));
     }
   }
   return config;
@@ -297,7 +297,7 @@ Config parse_config(const Json& document, const std::string& where, Config base)
   if (document.contains("algorithms")) {
     const std::string here = at_key(where, "algorithms");
     if (!document["algorithms"].is_array()) {
-      fail(ErrorCode::InvalidConfig, here, "must be a list, is {}", document["algorithms"].dump());
+      fail(ErrorCode::InvalidConfig, here, "must be a list, is {}", json_text(document["algorithms"]));
     }
     for (const Json& item : document["algorithms"]) {
       config.algorithms.push_back(parse_named<AlgorithmConfig>(item, "an algorithm", here));

@@ -7,6 +7,7 @@
 #include <cstdlib>
 #include <nlohmann/json.hpp>
 
+#include "base/json_text.h"
 #include "report/charts.h"
 #include "report/histogram_bars.h"
 
@@ -161,7 +162,7 @@ std::string page_data(const DebugReport& report) {
 
 std::string script_text(const json& data) {
   // Names may hold any bytes.
-  const std::string text = data.dump(-1, ' ', false, json::error_handler_t::replace);
+  const std::string text = json_text(data);
   std::string safe;
   safe.reserve(text.size());
   for (const char c : text) {

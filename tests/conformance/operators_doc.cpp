@@ -5,7 +5,7 @@
 #include <iterator>
 #include <sstream>
 
-#include "engine/op.h"
+#include "engine/op_facts.h"
 
 namespace {
 
@@ -22,7 +22,7 @@ std::string generate() {
     row.clear();
   };
   constexpr size_t kWidth = 116;
-  for (const auto& [of, name] : kaon::operators().names()) {
+  for (const auto& [of, name] : kaon::operator_names()) {
     if (of != domain) {
       end_row();
       domain = of;

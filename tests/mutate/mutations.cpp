@@ -1,11 +1,13 @@
 #include "mutations.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <array>
 #include <cmath>
 #include <limits>
 
-#include "engine/op.h"
+#include "engine/op_facts.h"
 
 namespace kaon {
 
@@ -216,7 +218,7 @@ std::string Mutator::change_operator(Trial& trial, Node& node) {
     trial.model.opsets[""] = 1 + static_cast<int64_t>(below(22));
     return fmt::format("opset {}", trial.model.opsets[""]);
   }
-  std::vector<std::pair<std::string, std::string>> all = operators().names();
+  std::vector<std::pair<std::string, std::string>> all = operator_names();
   const auto [domain, name] = any(all);
   if (name == "Loop" || name == "Scan" || name == "If") return {};
   node.domain = domain;
