@@ -65,8 +65,7 @@ void InputStatistics::add(const InputStatistics& other) {
 }
 
 InputSums::InputSums(const LayerProduct& product, bool paired) : product_(product) {
-  const auto groups = static_cast<size_t>(product.groups);
-  sums_.gram.assign(groups, Matrix(product.cols, product.cols));
+  for (int64_t group = 0; group < product.groups; ++group) sums_.gram.emplace_back(product.cols, product.cols);
   sums_.mean.resize(static_cast<size_t>(numbers()));
   if (paired) {
     sums_.cross = sums_.gram;

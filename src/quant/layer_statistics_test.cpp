@@ -94,6 +94,27 @@ TEST(LayerStatistics, GiveTheSquaresAndSumsOfTheOutputs) {
   }
 }
 
+TEST(LayerStatistics, RunNoFurtherThanWhatIsWatched) {
+  for (const OneLayer& layer : all_layers()) {
+    Model model = model_of(layer);
+    std::vector<Node>& nodes = model.graph.nodes;
+    nodes[0].inputs[0] = "h";
+    nodes.insert(nodes.begin(), make_node("Relu", {"x"}, {"h"}));
+    nodes.push_back(make_node("NoSuchOperator", {"y"}, {"z"}));
+    model.graph.outputs = {make_value("z", {})};
+    std::vector<float> values = random_values(element_count(layer.input), 2);
+    const StatisticsRequest request{"it", "h", product_of(model.graph, layers(model.graph).at(0))};
+    QuantizeSettings settings;
+    settings.batch = 2;
+    const auto found = collect_statistics(model, {request}, MemoryDataset(layer.input, values), settings).at("it");
+    for (float& value : values) value = std::max(value, 0.0F);
+    const InputStatistics expected = statistics(model_of(layer), MemoryDataset(layer.input, values));
+    EXPECT_EQ(found->count, expected.count) << layer.name;
+    EXPECT_EQ(found->mean, expected.mean) << layer.name;
+    for (size_t g = 0; g < expected.gram.size(); ++g) EXPECT_EQ(found->gram[g].data, expected.gram[g].data);
+  }
+}
+
 TEST(LayerStatistics, DoNotDependOnThreadsNorBatches) {
   for (const OneLayer& layer : all_layers()) {
     const Model model = model_of(layer);
