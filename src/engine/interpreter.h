@@ -19,6 +19,7 @@ class HookTable {
   bool may_replace(int32_t id) const { return replaced_.contains(id); }
   bool may_replace_edge(int64_t node, int64_t input) const { return replaced_edges_.contains({node, input}); }
   bool may_replace_edges_of(int64_t node) const;
+  bool may_replace_any() const { return !replaced_.empty() || !replaced_edges_.empty(); }
   bool on_edges_of(int64_t node) const;
   void value_made(int32_t id, Value& value) const;
   void edge_read(int64_t node, int64_t input, Value& value) const;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "engine/plan/runtime.h"
 #include "engine/plan/trace.h"
 
 namespace kaon {
@@ -88,6 +89,20 @@ int32_t number_of(const std::string& text, Numbering& shared, Numbering& own, bo
 
 }  // namespace
 
+int32_t TraceCourse::add(ValueTag tag) {
+  facts.push_back({tag});
+  return static_cast<int32_t>(facts.size()) - 1;
+}
+
+void TraceCourse::compare() {
+  std::unordered_map<int32_t, int32_t> shapes, contents;
+  for (size_t i = 0; i < facts.size(); ++i) {
+    const auto place = static_cast<int32_t>(i);
+    facts[i].same_shape = shapes.try_emplace(facts[i].tag.shape, place).first->second;
+    facts[i].same_contents = contents.try_emplace(facts[i].tag.contents, place).first->second;
+  }
+}
+
 TraceMemo::TraceMemo(const Program& program, TraceShared& shared)
     : program_(program), shared_(shared), tags_(program.value_names().size()) {
   if (!shared_.step_kinds.empty()) return;
@@ -116,7 +131,7 @@ ValueTag TraceMemo::tag(int32_t id, const ValueFacts& facts, bool constant) {
     if (tag.is_compared) {
       append(text_, std::string_view(static_cast<const char*>(tensor.data_ptr()), tensor.nbytes()));
     } else {
-      append(text_, constant ? id : kOwn + unique_++);
+      append(text_, constant ? first_equal(id, facts, tag.shape) : kOwn + unique_++);
     }
     tag.contents = number_of(text_, shared_.contents, contents_, constant);
   }
@@ -124,9 +139,19 @@ ValueTag TraceMemo::tag(int32_t id, const ValueFacts& facts, bool constant) {
   return tags_[at] = tag;
 }
 
+int32_t TraceMemo::first_equal(int32_t id, const ValueFacts& facts, int32_t shape) {
+  const auto [first, last] = shared_.large.equal_range(shape);
+  const auto equal = std::find_if(first, last, [&](const auto& other) {
+    return same_bytes(shared_.constants[static_cast<size_t>(other.second)]->constant, facts.constant);
+  });
+  return equal == last ? shared_.large.emplace(shape, id)->second : equal->second;
+}
+
 void TraceMemo::add(std::vector<Made> made) {
   if (!key_.empty()) made_.emplace(key_, std::move(made));
 }
+
+bool TraceMemo::is_shared(int32_t number) { return number < kOwn; }
 
 bool TraceMemo::decides(const Step& step, size_t input, bool is_static) const {
   const int32_t id = step.inputs[input];

@@ -21,7 +21,31 @@ using Numbering = std::unordered_map<std::string, int32_t>;
 struct ValueTag {
   int32_t shape = -1;
   int32_t contents = -1;     ///< -1: not known
-  bool is_compared = false;  ///< equal contents have equal numbers; else each value has its own
+  bool is_compared = false;  ///< equal contents have equal numbers; else only those of constants have
+};
+
+/// What a trace did. Traces of the same program for inputs of other extents mostly do the same.
+struct TraceCourse {
+  static constexpr int32_t kConstant = -1;
+  static constexpr int32_t kNothing = -2;
+  struct Fact {
+    ValueTag tag;
+    // The first fact of this shape, and the first with these contents; its own place where it is the first.
+    int32_t same_shape = -1;
+    int32_t same_contents = -1;
+  };
+
+  std::vector<int32_t> given;   ///< values that are there from the beginning, constants aside
+  std::vector<size_t> steps;    ///< those that were run, in order, where they follow from more than constants
+  std::vector<Fact> facts;      ///< as they were noted: `given`, then what `steps` gave
+  std::vector<int32_t> places;  ///< by value: among `facts`, kConstant or kNothing
+  std::vector<bool> step_is_static;
+
+  explicit TraceCourse(size_t values) : places(values, kNothing) {}
+  /// Notes a fact; the place of it.
+  int32_t add(ValueTag tag);
+  /// Finds which facts are the same.
+  void compare();
 };
 
 /// What the traces of one program share.
@@ -31,6 +55,8 @@ struct TraceShared {
   std::vector<ValueTag> tags;       ///< of these
   std::vector<int32_t> step_kinds;  ///< by step: equal for nodes that do the same; -1: it is the only one
   Numbering shapes, contents;
+  std::unordered_multimap<int32_t, int32_t> large;  ///< constants too large for a number, by their shapes' numbers
+  std::shared_ptr<const TraceCourse> course;        ///< of the last trace that nothing was replaced in
 };
 
 /// Nodes that do the same give the same for inputs that are the same: of layers that repeat, a trace runs only one.
@@ -39,6 +65,7 @@ class TraceMemo {
   struct Made {
     const ValueFacts* facts = nullptr;
     ValueTag tag;
+    int32_t place = TraceCourse::kNothing;
   };
 
   TraceMemo(const Program& program, TraceShared& shared);
@@ -67,6 +94,8 @@ class TraceMemo {
   }
   /// Keeps what the step made that was not found.
   void add(std::vector<Made> made);
+  /// Whether a number is that of all traces, not of this one alone.
+  static bool is_shared(int32_t number);
 
  private:
   struct Hash {
@@ -74,6 +103,8 @@ class TraceMemo {
   };
   /// Whether the contents of an input may matter: to the results, to their shapes, or to whether there is an error.
   bool decides(const Step& step, size_t input, bool is_static) const;
+  /// The first of the large constants that holds what this one does; itself where it is the first.
+  int32_t first_equal(int32_t id, const ValueFacts& facts, int32_t shape);
 
   const Program& program_;
   TraceShared& shared_;
