@@ -1,5 +1,7 @@
 #include "engine/op.h"
 
+#include <ATen/EmptyTensor.h>
+
 #include <cstring>
 
 #include "engine/memory_guard.h"
@@ -82,8 +84,8 @@ void Call::out(size_t output, Value value) {
 void Call::out_zeros(size_t output, at::IntArrayRef shape, DType type) {
   const at::ScalarType held = carrier(type);
   require_room(shape, static_cast<int64_t>(at::elementSize(held)));
-  const std::vector<int64_t> strides(shape.size(), 0);
-  at::Tensor zero = at::empty_strided(shape, strides, held);
+  const at::DimVector strides(shape.size(), 0);
+  at::Tensor zero = at::detail::empty_strided_cpu(shape, strides, held);
   if (zero.numel() > 0) std::memset(zero.data_ptr(), 0, at::elementSize(held));
   out(output, Value{std::move(zero), type});
 }

@@ -127,7 +127,7 @@ void DnnlAction::bind(Runtime& runtime) {
     argument.handle = runtime.pointers[static_cast<size_t>(argument.slot)];
     argument.memory =
         dnnl::memory(argument.desc, dnnl_cpu(), argument.handle == nullptr ? DNNL_MEMORY_NONE : argument.handle);
-    arguments_[argument.argument] = argument.memory;
+    arguments_.push_back({argument.argument, argument.memory.get()});
   }
 }
 
@@ -139,7 +139,9 @@ void DnnlAction::run(Runtime& runtime) {
     argument.handle = handle;
   }
   const ThreadScope scope(threads_);
-  primitive_.execute(*runtime.stream, arguments_);
+  dnnl::error::wrap_c_api(dnnl_primitive_execute(primitive_.get(), runtime.stream->get(),
+                                                 static_cast<int>(arguments_.size()), arguments_.data()),
+                          "could not execute a primitive");
 }
 
 ShuffleAction::ShuffleAction(int32_t in, int32_t out, std::vector<int32_t> map)

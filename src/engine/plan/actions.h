@@ -2,7 +2,6 @@
 #include <functional>
 #include <span>
 #include <string>
-#include <unordered_map>
 #include <utility>
 #include <vector>
 
@@ -21,7 +20,10 @@ class DnnlAction : public Action {
     slots_.reserve(kUsualSlots);
   }
   void slot(int argument, const Desc& desc, int32_t slot) { slots_.push_back({argument, slot, desc, {}, nullptr}); }
-  void fixed(int argument, const dnnl::memory& memory) { arguments_.emplace(argument, memory); }
+  void fixed(int argument, const dnnl::memory& memory) {
+    fixed_.push_back(memory);
+    arguments_.push_back({argument, memory.get()});
+  }
   void bind(Runtime& runtime) override;
   void run(Runtime& runtime) override;
 
@@ -37,7 +39,8 @@ class DnnlAction : public Action {
   dnnl::primitive primitive_;
   int threads_;  ///< that it was made for
   std::vector<Argument> slots_;
-  std::unordered_map<int, dnnl::memory> arguments_;
+  std::vector<dnnl::memory> fixed_;
+  std::vector<dnnl_exec_arg_t> arguments_;  ///< of `fixed_` and, once bound, of `slots_`
 };
 
 /// out[i] = in[map[i]], or 0 where map[i] < 0: any chain of slices, transposes, pads and layout changes of 4-byte

@@ -136,6 +136,33 @@ TEST(Lengths, ADecoderOfAnyLengthIsAsFresh) {
   for (int64_t i = 0; i < 3; ++i) expect_as_fresh(engine, numbers({1, 1 + i * 17 % 40, kWidth}, 200 + i));
 }
 
+TEST(Lengths, WhatIsTheSameAtOneLengthIsNotAtOthers) {
+  Graphs net;
+  // At six tokens the first six are all of them, and the computed end is the constant one; up to eight tokens the
+  // positions are few enough to be compared.
+  const std::string length = net.extent("x", 1);
+  const std::string first = net.op("Slice", {"x", net.ints({0}), net.ints({6}), net.ints({1})});
+  const std::string all = net.op("Slice", {"x", net.ints({0}), length, net.ints({1})});
+  const auto sum = [&](const std::string& value) {
+    return net.op("ReduceSum", {net.op("Tanh", {value}), net.ints({1})});
+  };
+  const auto positions = [&](const std::string& end) {
+    const std::string zero = net.constant(Tensor::scalar(int64_t{0})), one = net.constant(Tensor::scalar(int64_t{1}));
+    const std::string range = net.op("Range", {zero, end, one});
+    return net.op("Unsqueeze", {net.op("Cast", {range}, {{"to", int64_t{1}, {}}}), net.ints({1})});
+  };
+  const std::string tokens = net.op("Squeeze", {length, net.ints({0})});
+  const std::string again = net.op("Add", {tokens, net.constant(Tensor::scalar(int64_t{0}))});
+  std::string y = net.op("Add", {sum(first), sum(all)});
+  for (const std::string& end : {tokens, again}) y = net.op("Add", {y, sum(net.op("Mul", {"x", positions(end)}))});
+  ValueInfo input = make_value("x", {1, 1, kWidth});
+  (*input.shape)[1] = Dim{};
+  Engine engine(make_model(net.nodes, net.constants, {input}, {y}, 17));
+  for (const int64_t tokens_now : {6, 9, 6, 1, 7, 20, 24, 3, 6}) {
+    expect_as_fresh(engine, numbers({1, tokens_now, kWidth}, 400 + tokens_now));
+  }
+}
+
 TEST(Lengths, ANetworkOfConvolutionsOfAnyBatchIsAsFresh) {
   Graphs net;
   const auto conv = [&](const std::string& x, int64_t in, int64_t out, int64_t stride) {

@@ -49,9 +49,7 @@ bool Lowering::lower_fake_quantize(const PlanOp& op) {
 void Lowering::lower_add_quantize(const PlanOp& op) {
   int32_t a = op.inputs[0];
   int32_t b = op.inputs[1];
-  const auto is_blocked = [&](int32_t id) {
-    return !state(id).forms.empty() && state(id).forms.front().desc != plain_desc(facts(id).shape);
-  };
+  const auto is_blocked = [&](int32_t id) { return !state(id).forms.empty() && !state(id).forms.front().is_plain; };
   if (facts(a).is_static || (!is_blocked(a) && is_blocked(b))) std::swap(a, b);
   const Desc desc = facts(a).is_static ? plain_desc(facts(a).shape) : first_form(a).desc;
   const int32_t left = request(a, desc);

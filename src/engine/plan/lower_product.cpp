@@ -1,6 +1,4 @@
 // Convolutions and matrix products on oneDNN, with what was fused into them as post-ops.
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <string_view>
 
@@ -46,6 +44,8 @@ dnnl::matmul::primitive_desc without_own_kernel(const dnnl::matmul::desc& form, 
 Desc open_rows(int64_t columns) {
   return {{DNNL_RUNTIME_DIM_VAL, columns}, memory::data_type::f32, memory::dims{columns, 1}};
 }
+
+constexpr size_t kKeyBytes = 512;  ///< more than most keys have
 
 /// Adds numbers to a key.
 template <typename T>
@@ -178,14 +178,14 @@ void Lowering::post_ops_apart(const PlanOp& op, int32_t value, bool folded) {
   Form form = state(value).forms.front();
   const Desc plain = plain_desc(dims);
   // oneDNN would make a kernel for every length.
-  const bool own = any_length_ && form.desc == plain;
+  const bool own = any_length_ && form.is_plain;
   const bool fast = !own && std::ranges::all_of(steps, [&](const PostOp& step) {
     return is_eltwise(step.algorithm) ? is_fast(eltwise_desc(step, form.desc)) : is_fast(binary(step, form.desc));
   });
-  if (!fast && form.desc != plain) {
+  if (!fast && !form.is_plain) {
     const Form before = form;
     state(value).forms.clear();
-    form = {plain, define(value, plain)};
+    form = {plain, define(value, plain), true};
     reorder(before.slot, before.desc, form.slot, plain);
   }
   for (const PostOp& step : steps) {
@@ -213,7 +213,8 @@ void Lowering::post_ops_apart(const PlanOp& op, int32_t value, bool folded) {
 
 std::shared_ptr<Described> Lowering::described(const Product& product, const Desc& destination, const PostPlan& posts,
                                                const std::function<dnnl::primitive_attr()>& attr) {
-  std::string key = fmt::format("{} {}", ThreadScope::current(), product.key);
+  std::string key = product.key;
+  append(key, ThreadScope::current());
   if (!product.open_rows) append(key, destination);
   key += posts.key;
   // An operand of a post-op has a number of rows.
@@ -222,6 +223,7 @@ std::shared_ptr<Described> Lowering::described(const Product& product, const Des
   if (known == nullptr || product.key.empty()) {
     known = std::make_shared<Described>();
     known->description = product.describe(destination, attr());
+    known->is_fast = is_fast(known->description);
   }
   return known;
 }
@@ -230,7 +232,7 @@ bool Lowering::emit_product(const PlanOp& op, const Product& product) {
   const int32_t y = op.outputs[0];
   const std::shared_ptr<Described> bare =
       described(product, product.destination, {}, [] { return dnnl::primitive_attr(); });
-  if (!is_fast(bare->description)) return false;
+  if (!bare->is_fast) return false;
   const Desc natural = product.open_rows ? product.destination : Desc(bare->description.query_md(dnnl::query::dst_md));
   bool apart = false;
   int32_t sum = sum_candidate(op, natural);
@@ -238,8 +240,9 @@ bool Lowering::emit_product(const PlanOp& op, const Product& product) {
   std::shared_ptr<Described> made = bare;
   const auto try_with = [&](int32_t sum_value) {
     posts = post_plan(op, natural, sum_value);
-    made = described(product, natural, posts, [&] { return post_attr(op, posts, sum_value); });
-    return is_fast(made->description);
+    const auto attr = [&] { return post_attr(op, posts, sum_value); };
+    made = described(product, natural, posts, std::ref(attr));
+    return made->is_fast;
   };
   if (sum >= 0 && !try_with(sum)) sum = -1;
   if (sum < 0 && !op.post.empty() && !try_with(-1)) {
@@ -474,29 +477,31 @@ bool Lowering::emit_matmul(const PlanOp& op, int32_t a, const Shape& a_dims, int
   product.weights_desc = b_desc;
   product.bias = bias;
   product.destination = plain_desc(y_dims);
-  const Desc weights = packs ? any_layout(b_desc.dims()) : b_desc;
-  Shape bias_dims(y_dims.size(), 1);
-  bias_dims.back() = y_dims.back();
-  const Desc bias_desc = bias.defined() ? plain_desc(bias_dims) : Desc();
   const bool few = any_length_ && element_count(y_dims) * a_dims.back() < kWorthAKernel;
   const bool small = few && a_dims.back() >= kTerms && y_dims.back() >= kColumns;
   if (few && !bias.defined() && emit_small_products(op, a, a_dims, b, b_desc.dims(), y_dims)) return true;
   // Then one primitive serves any number of rows.
   product.open_rows = small && packs;
   product.source_desc = plain_desc(a_dims);
-  const Desc source = product.open_rows ? open_rows(a_dims.back()) : product.source_desc;
+  product.key.reserve(kKeyBytes);
   product.key = "matmul";
-  append(product.key, source);
-  append(product.key, weights);
-  append(product.key, bias_desc);
-  product.describe = [=, open = product.open_rows](const Desc& destination,
-                                                   const dnnl::primitive_attr& attr) -> dnnl::primitive_desc {
-    const Desc result = open ? open_rows(destination.dims().back()) : destination;
-    const auto form = bias_desc.is_zero() ? dnnl::matmul::desc(source, weights, result)
-                                          : dnnl::matmul::desc(source, weights, bias_desc, result);
+  append(product.key, product.open_rows);
+  append(product.key, product.open_rows ? Shape{a_dims.back()} : a_dims);
+  append(product.key, b_desc);
+  append(product.key, packs);
+  append(product.key, bias.defined());
+  const auto describe = [&](const Desc& destination, const dnnl::primitive_attr& attr) -> dnnl::primitive_desc {
+    const Desc source = product.open_rows ? open_rows(a_dims.back()) : product.source_desc;
+    const Desc weights = packs ? any_layout(b_desc.dims()) : b_desc;
+    const Desc result = product.open_rows ? open_rows(destination.dims().back()) : destination;
+    Shape bias_dims(y_dims.size(), 1);
+    bias_dims.back() = y_dims.back();
+    const auto form = bias.defined() ? dnnl::matmul::desc(source, weights, plain_desc(bias_dims), result)
+                                     : dnnl::matmul::desc(source, weights, result);
     if (small) return without_own_kernel(form, attr);
     return dnnl::matmul::primitive_desc(form, attr, dnnl_cpu(), true);
   };
+  product.describe = std::ref(describe);
   if (!small) return emit_product(op, product);
   const size_t general = general_posts(op, product.destination);
   if (general == op.post.size()) return emit_product(op, product);

@@ -210,7 +210,7 @@ bool Lowering::lower_binary(const PlanOp& op) {
   if (!is_float(a) || !is_float(b)) return false;
   // Before opset 7 the shapes were aligned by an attribute.
   if (op.node->find("axis") != nullptr || op.node->find("broadcast") != nullptr) return false;
-  static const std::map<std::string, std::pair<BinaryKind, algorithm>> kKinds{
+  static const std::unordered_map<std::string_view, std::pair<BinaryKind, algorithm>> kKinds{
       {"Add", {BinaryKind::Add, algorithm::binary_add}}, {"Sub", {BinaryKind::Sub, algorithm::binary_sub}},
       {"Mul", {BinaryKind::Mul, algorithm::binary_mul}}, {"Div", {BinaryKind::Div, algorithm::binary_div}},
       {"Min", {BinaryKind::Min, algorithm::binary_min}}, {"Max", {BinaryKind::Max, algorithm::binary_max}}};
@@ -218,9 +218,7 @@ bool Lowering::lower_binary(const PlanOp& op) {
   const Shape& a_shape = facts(a).shape;
   const Shape& b_shape = facts(b).shape;
   const Shape& y_shape = facts(y).shape;
-  const auto is_blocked = [&](int32_t id) {
-    return !facts(id).is_static && first_form(id).desc != plain_desc(facts(id).shape);
-  };
+  const auto is_blocked = [&](int32_t id) { return !facts(id).is_static && !first_form(id).is_plain; };
   // A blocked operand keeps its layout through sums and products; oneDNN broadcasts the second operand.
   if (a_shape.size() == y_shape.size() && b_shape.size() == y_shape.size() && y_shape.size() <= 5 &&
       (is_blocked(a) || is_blocked(b)) && op.node->op != "Min" && op.node->op != "Max") {
@@ -276,7 +274,7 @@ bool Lowering::lower_reduce(const PlanOp& op) {
   const bool spatial_mean = op.is("ReduceMean") && shape.size() >= 3 && shape.size() <= 5 &&
                             axes.size() == shape.size() - 2 && facts(y).shape.size() == shape.size();
   // Row-major rows of numbers are not worth a primitive for every length.
-  const bool rows = shape.size() == 3 && first_form(x).desc == plain_desc(shape);
+  const bool rows = shape.size() == 3 && first_form(x).is_plain;
   if (spatial_mean && !rows) return lower_global_pool(op);
   const int32_t in = request_plain(x);
   const int32_t out = define_plain(y);
@@ -297,7 +295,7 @@ bool Lowering::lower_concat(const PlanOp& op) {
   for (const int32_t id : op.inputs) {
     if (element_count(facts(id).shape) == 0) continue;
     parts.push_back(id);
-    blocked |= !facts(id).is_static && !state(id).forms.empty() && first_form(id).desc != plain_desc(facts(id).shape);
+    blocked |= !facts(id).is_static && !state(id).forms.empty() && !first_form(id).is_plain;
   }
   if (blocked) {
     std::vector<Desc> sources;
@@ -347,7 +345,7 @@ void Lowering::share_memory(int32_t value, int32_t view) {
     return defer(view, std::move(pending));
   }
   const int32_t slot = alias_slot(view, request_plain(value));
-  add_form(view, is_float(view) ? plain_desc(facts(view).shape) : Desc(), slot);
+  add_plain_form(view, slot);
 }
 
 /// Whether two rearrangements of values of one shape do the same.

@@ -216,7 +216,7 @@ void Lowering::bring_inputs() {
     if (read) {
       slot = new_slot(id, static_cast<size_t>(stored_bytes(facts(id).type, element_count(facts(id).shape))),
                       PlanSlot::Kind::External);
-      add_form(id, is_float(id) ? plain_desc(facts(id).shape) : Desc(), slot);
+      add_plain_form(id, slot);
     }
     out_.inputs.push_back(slot);
   }
@@ -260,9 +260,9 @@ void Lowering::take_live() {
   }
 }
 
-const std::map<std::string, Lowering::Rule, std::less<>>& Lowering::rules() {
-  static const std::map<std::string, Rule, std::less<>> kRules = [] {
-    std::map<std::string, Rule, std::less<>> rules{
+const std::unordered_map<std::string_view, Lowering::Rule>& Lowering::rules() {
+  static const std::unordered_map<std::string_view, Rule> kRules = [] {
+    std::unordered_map<std::string_view, Rule> rules{
         {"Conv", &Lowering::lower_conv},
         {"ConvTranspose", &Lowering::lower_conv_transpose},
         {"MatMul", &Lowering::lower_matmul},
@@ -349,7 +349,12 @@ int32_t Lowering::alias_slot(int32_t value, int32_t other) {
 }
 
 void Lowering::add_form(int32_t value, const Desc& desc, int32_t slot) {
-  state(value).forms.push_back({desc, slot, is_float(value) && desc == plain_desc(facts(value).shape)});
+  state(value).forms.push_back({desc, slot, is_float(value) && is_plain(desc, facts(value).shape)});
+}
+
+void Lowering::add_plain_form(int32_t value, int32_t slot) {
+  const bool plain = is_float(value);  // others have no layout
+  state(value).forms.push_back({plain ? plain_desc(facts(value).shape) : Desc(), slot, plain});
 }
 
 int32_t Lowering::define(int32_t value, const Desc& desc) {
@@ -359,11 +364,10 @@ int32_t Lowering::define(int32_t value, const Desc& desc) {
 }
 
 int32_t Lowering::define_plain(int32_t value) {
-  if (is_float(value)) return define(value, plain_desc(facts(value).shape));
   const int32_t slot = new_slot(
       value, static_cast<size_t>(element_count(facts(value).shape)) * c10::elementSize(carrier(facts(value).type)),
       PlanSlot::Kind::Arena);
-  add_form(value, Desc(), slot);
+  add_plain_form(value, slot);
   return slot;
 }
 
@@ -395,7 +399,7 @@ dnnl::memory Lowering::constant_memory(const at::Tensor& tensor, const Desc& des
 }
 
 int32_t Lowering::constant_slot(int32_t value, const Desc& desc) {
-  const bool plain = desc == plain_desc(facts(value).shape);
+  const bool plain = is_plain(desc, facts(value).shape);
   const Shape shape = plain ? facts(value).shape : Shape{static_cast<int64_t>(desc.get_size() / sizeof(float))};
   const dnnl::memory memory = constant_memory(facts(value).constant.tensor, desc);
   const int32_t slot = new_slot(value, desc.get_size(), PlanSlot::Kind::Constant);
@@ -427,10 +431,7 @@ int32_t Lowering::request_plain(int32_t value) {
     if (form.is_plain) return form.slot;
   }
   if (facts(value).is_static) {
-    if (!state(value).forms.empty() &&
-        (!is_float(value) || state(value).forms.front().desc == plain_desc(facts(value).shape))) {
-      return state(value).forms.front().slot;
-    }
+    if (!state(value).forms.empty() && !is_float(value)) return state(value).forms.front().slot;
     const Desc desc = is_float(value) ? plain_desc(facts(value).shape) : Desc();
     int32_t slot = -1;
     if (facts(value).is_narrow()) {
@@ -463,7 +464,7 @@ void Lowering::materialise(int32_t value, const Desc& desc) {
   if (!state(value).pending) fail(ErrorCode::Internal, "plan", "a value is read before it is made");
   const Pending pending = *state(value).pending;
   const Form from = first_form(pending.source);
-  const bool row_major = from.desc == plain_desc(facts(pending.source).shape) && desc == plain_desc(facts(value).shape);
+  const bool row_major = from.is_plain && is_plain(desc, facts(value).shape);
   const int32_t slot = define(value, desc);
   if (row_major && is_strided(pending.map)) {
     emit(std::make_unique<StridedCopyAction>(from.slot, slot, pending.map.sizes(), pending.map.strides(),
@@ -535,7 +536,7 @@ void Lowering::lower_aten(const PlanOp& op, const std::vector<int32_t>& outputs)
       continue;
     }
     const int32_t slot = new_slot(id, 0, PlanSlot::Kind::External);
-    add_form(id, is_float(id) ? plain_desc(facts(id).shape) : Desc(), slot);
+    add_plain_form(id, slot);
     touch(slot);
     writes.push_back(slot);
   }
@@ -548,7 +549,7 @@ void Lowering::lower_hook(const PlanOp& op) {
   int32_t out = -1;
   if (may_overwrite(in, op)) {
     out = alias_slot(value, in);
-    add_form(value, is_float(value) ? plain_desc(facts(value).shape) : Desc(), out);
+    add_plain_form(value, out);
   } else {
     out = define_plain(value);
   }

@@ -6,6 +6,7 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <string_view>
 #include <unordered_map>
 #include <utility>
 #include <vector>
@@ -21,6 +22,7 @@ namespace kaon {
 /// What oneDNN made for a product, shared by all of one kind: repeated layers.
 struct Described {
   dnnl::primitive_desc description;
+  bool is_fast = false;
   dnnl::primitive primitive;
 };
 using DescribedProducts = std::map<std::string, std::shared_ptr<Described>>;
@@ -152,7 +154,7 @@ class Lowering {
   void take_live();
   /// Whether this value is there and will still be read.
   bool is_alive(int32_t id) const;
-  static const std::map<std::string, Rule, std::less<>>& rules();
+  static const std::unordered_map<std::string_view, Rule>& rules();
 
   // Slots and layouts (lowering.cpp)
   int32_t new_slot(int32_t value, size_t bytes, PlanSlot::Kind kind);
@@ -161,6 +163,7 @@ class Lowering {
   int32_t define(int32_t value, const Desc& desc);
   int32_t define_plain(int32_t value);
   void add_form(int32_t value, const Desc& desc, int32_t slot);
+  void add_plain_form(int32_t value, int32_t slot);
   const Form& first_form(int32_t value);
   int32_t request(int32_t value, const Desc& desc);
   /// A slot that holds a float32 constant in `desc`.

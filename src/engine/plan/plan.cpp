@@ -238,6 +238,7 @@ void add_ops(PlanGraph& graph, const Program& program, const std::vector<bool>& 
     const Step& step = program.steps()[i];
     if (step_is_static[i] && hooks.empty()) continue;
     std::vector<int32_t> inputs;
+    inputs.reserve(step.inputs.size());
     for (size_t k = 0; k < step.inputs.size(); ++k) {
       const int32_t id = step.inputs[k];
       int32_t read = id < 0 || graph.facts(id).type == DType::Undefined ? -1 : current[static_cast<size_t>(id)];

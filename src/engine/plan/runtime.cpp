@@ -68,6 +68,25 @@ Desc plain_desc(const Shape& shape) {
   return desc;
 }
 
+bool is_plain(const Desc& desc, const Shape& shape) {
+  const dnnl_memory_desc_t& data = desc.data;
+  const dnnl_blocking_desc_t& blocking = data.format_desc.blocking;
+  if (data.ndims != std::max<int64_t>(std::ssize(shape), 1) || data.data_type != dnnl_f32 || data.offset0 != 0 ||
+      data.format_kind != dnnl_blocked || blocking.inner_nblks != 0 || data.extra.flags != 0) {
+    return false;
+  }
+  int64_t stride = 1;
+  for (int i = data.ndims; i-- > 0;) {
+    const int64_t extent = shape.empty() ? 1 : shape[static_cast<size_t>(i)];
+    if (data.dims[i] != extent || data.padded_dims[i] != extent || data.padded_offsets[i] != 0 ||
+        blocking.strides[i] != stride) {
+      return false;
+    }
+    stride *= std::max<int64_t>(extent, 1);
+  }
+  return true;
+}
+
 Desc any_layout(const Shape& shape) { return {shape, dnnl::memory::data_type::f32, dnnl::memory::format_tag::any}; }
 
 int64_t element_capacity(const Desc& desc) { return static_cast<int64_t>(desc.get_size() / sizeof(float)); }

@@ -80,6 +80,8 @@ bool same_bytes(const Value& a, const Value& b);
 using Desc = dnnl::memory::desc;
 /// Row-major float32; a scalar is one element.
 Desc plain_desc(const Shape& shape);
+/// Whether `desc` is plain_desc(shape).
+bool is_plain(const Desc& desc, const Shape& shape);
 /// float32 in whatever layout oneDNN likes best.
 Desc any_layout(const Shape& shape);
 /// Elements that a buffer of this layout holds, padding included.

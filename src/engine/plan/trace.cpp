@@ -77,9 +77,9 @@ std::vector<int32_t> given_values(const Program& program, const std::vector<Valu
 
 /// Runs the steps that an earlier trace ran. What it found to be equal must be equal again: then every other step gives
 /// what the step gives that it was equal to. Nothing where that does not hold.
-std::optional<Trace> follow(const TraceCourse& course, const Program& program, std::vector<Value> table,
+std::optional<Trace> follow(const TraceCourse& course, const Program& program, const std::vector<Value>& given,
                             TraceShared& shared) {
-  if (given_values(program, table) != course.given) return std::nullopt;
+  if (given_values(program, given) != course.given) return std::nullopt;
   Trace trace;
   std::deque<ValueFacts>& made = *trace.made;
   TraceMemo memo(program, shared);
@@ -90,6 +90,7 @@ std::optional<Trace> follow(const TraceCourse& course, const Program& program, s
     if (place == TraceCourse::kConstant) return shared.constants[static_cast<size_t>(id)].get();
     return place < 0 ? nullptr : &made[static_cast<size_t>(place)];
   };
+  std::vector<Value> table(given.size());
   const auto is_as_before = [&](int32_t id, bool is_static) {
     const bool noted = table[static_cast<size_t>(id)].defined();
     if (noted != (course.places[static_cast<size_t>(id)] == std::ssize(made))) return false;
@@ -106,6 +107,7 @@ std::optional<Trace> follow(const TraceCourse& course, const Program& program, s
            same(&ValueTag::contents, before.same_contents);
   };
   for (const int32_t id : course.given) {
+    table[static_cast<size_t>(id)] = given[static_cast<size_t>(id)];
     if (!is_as_before(id, false)) return std::nullopt;
   }
   for (const size_t i : course.steps) {
