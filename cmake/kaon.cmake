@@ -49,6 +49,22 @@ function(kaon_layer name)
   endif()
 endfunction()
 
+# kaon_together(LAYER [APART stem...]): files of a layer are compiled several at a time, but for those of APART.
+function(kaon_together layer)
+  if(NOT KAON_TOGETHER)
+    return()
+  endif()
+  cmake_parse_arguments(arg "" "" "APART" ${ARGN})
+  get_target_property(sources kaon_${layer} SOURCES)
+  foreach(source IN LISTS sources)
+    get_filename_component(stem ${source} NAME_WE)
+    if(stem IN_LIST arg_APART)
+      set_source_files_properties(${source} PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
+    endif()
+  endforeach()
+  set_target_properties(kaon_${layer} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 6)
+endfunction()
+
 # kaon_test(NAME source... [ATEN] [LINK ...]): a GoogleTest program and its ctest; ATEN: it includes ATen's headers.
 function(kaon_test name)
   cmake_parse_arguments(arg "ATEN" "" "LINK" ${ARGN})
