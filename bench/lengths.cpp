@@ -2,7 +2,6 @@
 #include <fmt/core.h>
 
 #include <algorithm>
-#include <cmath>
 #include <filesystem>
 #include <fstream>
 #include <memory>
@@ -41,23 +40,21 @@ class Reader {
   Engine engine_;
 };
 
-/// Milliseconds of a first run and of the later ones, medians over some lengths.
+/// Milliseconds of the first run of a length and of three like the second, medians over some lengths.
 std::pair<double, double> new_length(const fs::path& model, int64_t from) {
   Reader reader(model);
-  std::vector<double> first, again;
+  std::vector<double> first, second;
   for (int64_t length = from; length < from + kLengths; ++length) {
     first.push_back(reader.seconds(length));
-    double best = INFINITY;
-    for (int i = 0; i < 5; ++i) best = std::min(best, reader.seconds(length));
-    again.push_back(best);
+    second.push_back(reader.seconds(length));
   }
   const auto median = [](std::vector<double> values) {
     std::ranges::nth_element(values, values.begin() + kLengths / 2);
     return 1000 * values[kLengths / 2];
   };
-  const double cached = median(again);
-  fmt::print(stderr, "lengths from {}: {:.2f} ms at first, {:.2f} ms when known\n", from, median(first), cached);
-  return {median(first), kCachedRuns * cached};
+  fmt::print(stderr, "lengths from {}: {:.2f} ms at first, {:.2f} ms when known\n", from, median(first),
+             median(second));
+  return {median(first), kCachedRuns * median(second)};
 }
 
 double resident_mb() {

@@ -28,8 +28,7 @@ std::vector<bool> find_weights(const Program& program) {
     weights[static_cast<size_t>(id)] = value.type == DType::Float32 || is_half(value.type);
   }
   for (const int32_t id : program.inputs()) weights[static_cast<size_t>(id)] = false;
-  for (size_t i = 0; i < program.steps().size(); ++i) {
-    const Step& step = program.steps()[i];
+  for (const Step& step : program.steps()) {
     if (step.widens_weights)
       weights[static_cast<size_t>(step.outputs[0])] = weights[static_cast<size_t>(step.inputs[0])];
   }

@@ -1,4 +1,6 @@
 // A tokenizer.json in GGUF's words.
+#include <fmt/core.h>
+
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
@@ -6,6 +8,7 @@
 #include "base/json_text.h"
 #include "base/mapped_file.h"
 #include "text/pre_tokenizer.h"
+#include "text/token_type.h"
 #include "text/vocabulary.h"
 
 namespace kaon {
@@ -14,7 +17,6 @@ namespace {
 
 using nlohmann::json;
 
-constexpr int32_t kNormal = 1, kUnknown = 2, kControl = 3, kUserDefined = 4, kUnused = 5, kByte = 6;
 constexpr int64_t kMostTokens = 1 << 24;
 
 bool is_byte_token(const std::string& token) {
@@ -73,22 +75,22 @@ Vocabulary parse(const json& document, const std::string& where) {
     const auto at = static_cast<size_t>(id);
     while (out.tokens.size() <= at) {
       out.tokens.push_back("[PAD" + std::to_string(out.tokens.size()) + "]");
-      out.types.push_back(kUnused);
+      out.types.push_back(token_type::kUnused);
     }
     out.tokens[at] = token;
     out.types[at] = type;
   };
   const bool bytes = model.value("byte_fallback", false);
   for (const auto& [token, id] : model.at("vocab").items()) {
-    put(token, id.get<int64_t>(), bytes && is_byte_token(token) ? kByte : kNormal);
+    put(token, id.get<int64_t>(), bytes && is_byte_token(token) ? token_type::kByte : token_type::kNormal);
   }
   const json unknown = model.value("unk_token", json());
   for (const json& added : document.value("added_tokens", json::array())) {
     const std::string content = added.at("content").get<std::string>();
     put(content, added.at("id").get<int64_t>(),
-        unknown == content              ? kUnknown
-        : added.value("special", false) ? kControl
-                                        : kUserDefined);
+        unknown == content              ? token_type::kUnknown
+        : added.value("special", false) ? token_type::kControl
+                                        : token_type::kUserDefined);
   }
   std::vector<std::pair<std::string, std::string>> merges;
   for (const json& merge : model.value("merges", json::array())) {
@@ -104,7 +106,7 @@ Vocabulary parse(const json& document, const std::string& where) {
   if (!bytes) {
     out.model = "gpt2";
     out.pre = pre_tokenizer_name(document.value("pre_tokenizer", json()), where);
-    for (const auto& [left, right] : merges) out.merges.push_back(left + " " + right);
+    for (const auto& [left, right] : merges) out.merges.push_back(fmt::format("{} {}", left, right));
     return out;
   }
   // SentencePiece joins the pair whose union has the best score: the earlier a merge, the better.
@@ -115,7 +117,7 @@ Vocabulary parse(const json& document, const std::string& where) {
   for (size_t i = 0; i < merges.size(); ++i) rank.emplace(merges[i].first + merges[i].second, i);
   for (size_t id = 0; id < out.tokens.size(); ++id) {
     const auto found = rank.find(out.tokens[id]);
-    const bool scored = out.types[id] == kNormal;
+    const bool scored = out.types[id] == token_type::kNormal;
     out.scores.push_back(!scored ? 0 : -static_cast<float>(found == rank.end() ? merges.size() : found->second));
   }
   return out;

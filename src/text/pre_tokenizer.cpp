@@ -1,6 +1,7 @@
 #include "text/pre_tokenizer.h"
 
 #include <algorithm>
+#include <ranges>
 
 #include "base/utf8.h"
 #include "text/byte_alphabet.h"
@@ -42,13 +43,13 @@ void append_parts(const std::vector<Part>& parts, SplitBehavior behavior, std::v
       }
       break;
     case SplitBehavior::MergedWithNext:
-      for (auto part = parts.rbegin(); part != parts.rend(); ++part) {
-        if (part->match && !before && ranges.size() > first) {
-          ranges.back().begin = part->begin;
+      for (const Part& part : std::views::reverse(parts)) {
+        if (part.match && !before && ranges.size() > first) {
+          ranges.back().begin = part.begin;
         } else {
-          ranges.push_back({part->begin, part->end});
+          ranges.push_back({part.begin, part.end});
         }
-        before = part->match;
+        before = part.match;
       }
       std::reverse(ranges.begin() + static_cast<int64_t>(first), ranges.end());
       break;

@@ -8,6 +8,7 @@
 #include "base/mapped_file.h"
 #include "base/utf8.h"
 #include "text/bpe.h"
+#include "text/token_type.h"
 #include "text/unigram.h"
 
 namespace kaon {
@@ -76,8 +77,7 @@ class WireReader {
   int kind_ = -1;
 };
 
-enum PieceType { kNormal = 1, kUnknown = 2, kControl = 3, kUserDefined = 4, kUnused = 5, kByte = 6 };
-enum ModelType { kUnigram = 1, kBpe = 2 };
+constexpr int64_t kUnigram = 1, kBpe = 2;  // types of models
 
 constexpr size_t kLongestPiece = 4096;  // bytes; real ones have some hundred
 
@@ -100,7 +100,7 @@ void read_piece(std::string_view bytes, const std::string& where, Model& model) 
   WireReader reader(bytes, where);
   std::string piece;
   float score = 0;
-  int64_t type = kNormal;
+  int64_t type = token_type::kNormal;
   while (reader.next()) {
     if (reader.field() == 1) piece = reader.bytes();
     if (reader.field() == 2) score = reader.number();
@@ -111,7 +111,8 @@ void read_piece(std::string_view bytes, const std::string& where, Model& model) 
     fail(ErrorCode::CorruptFile, where, "piece {} is empty, longer than {} bytes or not UTF-8", id, kLongestPiece);
   }
   if (!std::isfinite(score)) fail(ErrorCode::CorruptFile, where, "piece {} has a score that is not finite", id);
-  if (type < kNormal || type > kByte) fail(ErrorCode::CorruptFile, where, "piece {} is of the type {}", id, type);
+  if (type < token_type::kNormal || type > token_type::kByte)
+    fail(ErrorCode::CorruptFile, where, "piece {} is of the type {}", id, type);
   model.pieces.push_back(std::move(piece));
   model.scores.push_back(score);
   model.types.push_back(type);
@@ -175,13 +176,13 @@ TokenizerParts make_parts(Model model, const std::string& where) {
   std::vector<bool> usable(model.pieces.size());
   for (size_t id = 0; id < model.pieces.size(); ++id) {
     const int64_t type = model.types[id];
-    usable[id] = type == kNormal || type == kUserDefined;
-    if (type == kUnused && model.model_type == kBpe) {
+    usable[id] = type == token_type::kNormal || type == token_type::kUserDefined;
+    if (type == token_type::kUnused && model.model_type == kBpe) {
       fail(ErrorCode::Unsupported, where, "piece {} of this BPE is marked as unused, which is not read", id);
     }
-    if (type == kUnknown || type == kControl || type == kUserDefined) {
+    if (type == token_type::kUnknown || type == token_type::kControl || type == token_type::kUserDefined) {
       parts.added.push_back(
-          {.id = static_cast<int32_t>(id), .content = model.pieces[id], .special = type != kUserDefined});
+          {.id = static_cast<int32_t>(id), .content = model.pieces[id], .special = type != token_type::kUserDefined});
     }
   }
 

@@ -127,7 +127,7 @@ TokenDecoderPtr make_wordpiece_decoder(std::string prefix, bool cleanup) {
       if (i > 0 && token.starts_with(prefix)) {
         token.erase(0, prefix.size());
       } else if (i > 0) {
-        token = ' ' + token;
+        token.insert(0, 1, ' ');
       }
       if (!cleanup) continue;
       constexpr std::pair<std::string_view, std::string_view> kTidied[] = {

@@ -30,8 +30,7 @@ json read_config(const fs::path& folder) {
     if (!is_there(folder / name)) continue;
     const std::string path = (folder / name).string();
     const json read = read_json(path);
-    JsonPart(read, path);
-    config.update(read);
+    config.update(JsonPart(read, path).value());
   }
   return config;
 }

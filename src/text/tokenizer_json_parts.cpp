@@ -29,7 +29,7 @@ SplitBehavior parse_behavior(const JsonPart& part, const std::string& otherwise)
 
 /// A string of one character.
 std::string parse_character(const JsonPart& part, const char* key, const std::string& otherwise) {
-  const std::string text = part.text(key, otherwise);
+  std::string text = part.text(key, otherwise);
   if (text.empty() || utf8_length(text) != text.size()) part.wrong(key, "one character");
   return text;
 }

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <ranges>
 
 #include "base/utf8.h"
 
@@ -149,7 +150,7 @@ class Unigram : public WordModel {
       if (options_.unknown >= 0) reversed.push_back(options_.unknown);
       return;
     }
-    for (auto byte = part.rbegin(); byte != part.rend(); ++byte) reversed.push_back(piece_of(*byte));
+    for (const char byte : std::views::reverse(part)) reversed.push_back(piece_of(byte));
   }
 
   Vocab vocab_;

@@ -6,14 +6,13 @@
 #include "base/error.h"
 #include "base/utf8.h"
 #include "text/bpe.h"
+#include "text/token_type.h"
 #include "text/unigram.h"
 #include "text/wordpiece.h"
 
 namespace kaon {
 
 namespace {
-
-enum TokenType { kNormal = 1, kUnknown = 2, kControl = 3, kUserDefined = 4, kUnused = 5, kByte = 6 };
 
 constexpr size_t kLongestPiece = 4096;  // bytes; real ones have some hundred
 
@@ -76,7 +75,7 @@ class Maker {
     return static_cast<int32_t>(*id);
   }
 
-  int type(size_t id) const { return vocabulary_.types.empty() ? kNormal : vocabulary_.types[id]; }
+  int type(size_t id) const { return vocabulary_.types.empty() ? token_type::kNormal : vocabulary_.types[id]; }
 
   void set_special_ids() {
     parts_.bos = checked(vocabulary_.bos, "bos_token_id");
@@ -85,10 +84,11 @@ class Maker {
     parts_.padding = checked(vocabulary_.padding, "padding_token_id");
     for (size_t id = 0; id < vocabulary_.tokens.size(); ++id) {
       const int kind = type(id);
-      if (kind != kControl && kind != kUserDefined && kind != kUnknown) continue;
+      if (kind != token_type::kControl && kind != token_type::kUserDefined && kind != token_type::kUnknown) continue;
       if (vocabulary_.tokens[id].empty()) continue;
-      parts_.added.push_back(
-          {.id = static_cast<int32_t>(id), .content = vocabulary_.tokens[id], .special = kind != kUserDefined});
+      parts_.added.push_back({.id = static_cast<int32_t>(id),
+                              .content = vocabulary_.tokens[id],
+                              .special = kind != token_type::kUserDefined});
     }
   }
 
@@ -175,7 +175,7 @@ class Maker {
     std::vector<bool> usable(vocabulary_.tokens.size());
     for (size_t id = 0; id < usable.size(); ++id) {
       const int kind = type(id);
-      usable[id] = kind == kNormal || kind == kUserDefined || kind == kUnused;
+      usable[id] = kind == token_type::kNormal || kind == token_type::kUserDefined || kind == token_type::kUnused;
     }
     std::vector<double> scores(vocabulary_.scores.begin(), vocabulary_.scores.end());
     parts_.model = make_unigram(Vocab(std::move(vocabulary_.tokens)), std::move(scores), usable,

@@ -15,8 +15,7 @@ struct Vocabulary {
   std::string pre;                  ///< how gpt2's text is cut: "gpt-2", "llama-bpe", "falcon" …; "" is "default"
   std::vector<std::string> tokens;  ///< by number
   std::vector<float> scores;        ///< empty, or one for each token
-  std::vector<int32_t> types;       ///< empty, or one for each: 1 normal, 2 unknown, 3 control, 4 user-defined,
-                                    ///< 5 unused, 6 byte
+  std::vector<int32_t> types;       ///< empty, or the token_type of each
   std::vector<std::string> merges;  ///< "left right"
   std::optional<int64_t> bos, eos, unknown, separator, padding, cls;
   std::optional<bool> add_bos, add_eos, add_sep, add_space_prefix, remove_extra_whitespaces;

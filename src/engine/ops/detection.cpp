@@ -179,8 +179,9 @@ struct AxisSamples {
     auto* const of_low = weight[0].data_ptr<float>() + region * count;
     auto* const of_high = weight[1].data_ptr<float>() + region * count;
     for (int64_t i = 0; i < count; ++i) {
-      const auto before = static_cast<float>(first + i / per_bin), sample = static_cast<float>(i % per_bin);
-      const float at = start + before * bin + (sample + 0.5F) * bin / static_cast<float>(per_bin);
+      const int64_t before = first + i / per_bin, sample = i % per_bin;
+      const float at = start + static_cast<float>(before) * bin +
+                       (static_cast<float>(sample) + 0.5F) * bin / static_cast<float>(per_bin);
       const bool inside = at >= -1 && at <= static_cast<float>(size);
       const float near = inside ? std::clamp(at, 0.0F, static_cast<float>(size - 1)) : 0;
       low[i] = static_cast<int64_t>(near);

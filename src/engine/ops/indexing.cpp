@@ -1,4 +1,5 @@
 #include <numeric>
+#include <span>
 
 #include "engine/arith.h"
 
@@ -24,8 +25,11 @@ int64_t product(at::IntArrayRef sizes) {
 
 /// Indices into an axis of `size`, negative ones counted from its end.
 at::Tensor from_front(const at::Tensor& indices, int64_t size) {
-  const at::Tensor wide = indices.to(at::kLong);
-  return at::where(wide.lt(0), wide + size, wide);
+  at::Tensor out = indices.to(at::kLong, /*non_blocking=*/false, /*copy=*/true, at::MemoryFormat::Contiguous);
+  for (int64_t& index : std::span(out.data_ptr<int64_t>(), static_cast<size_t>(out.numel()))) {
+    if (index < 0) index += size;
+  }
+  return out;
 }
 
 /// Tuples in the last axis of `indices`, each turned into one offset into axes of the given sizes.

@@ -34,7 +34,7 @@ at::Tensor likelihood_loss(const at::Tensor& log_probability, const at::Tensor& 
     kept = kept.masked_fill(ignored, 0);
   }
   if (weight.defined()) kept = kept * at::index(weight, {classes});
-  const at::Tensor loss = -log_probability.gather(1, classes.unsqueeze(1)).squeeze(1) * kept;
+  at::Tensor loss = -log_probability.gather(1, classes.unsqueeze(1)).squeeze(1) * kept;
   switch (options.averaging) {
     case Averaging::None: return loss;
     case Averaging::Sum: return loss.sum();

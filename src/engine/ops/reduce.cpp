@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <ranges>
 
 #include "engine/arith.h"
 
@@ -18,7 +19,7 @@ at::Tensor mean(const at::Tensor& x, const Axes& axes, bool keep) {
 at::Tensor product(const at::Tensor& x, const Axes& axes, bool keep) {
   at::Tensor out = x;
   // Axes come sorted; from the last to the first so that the others keep their place.
-  for (auto axis = axes.rbegin(); axis != axes.rend(); ++axis) out = at::prod(out, *axis, keep, x.scalar_type());
+  for (const int64_t axis : std::views::reverse(axes)) out = at::prod(out, axis, keep, x.scalar_type());
   return out;
 }
 
@@ -83,11 +84,11 @@ class ReducedAxes {
 
 std::vector<int64_t> reduced_shape(at::IntArrayRef sizes, const Axes& axes, bool keep) {
   std::vector<int64_t> shape = sizes.vec();
-  for (auto axis = axes.rbegin(); axis != axes.rend(); ++axis) {
+  for (const int64_t axis : std::views::reverse(axes)) {
     if (keep) {
-      shape[static_cast<size_t>(*axis)] = 1;
+      shape[static_cast<size_t>(axis)] = 1;
     } else {
-      shape.erase(shape.begin() + *axis);
+      shape.erase(shape.begin() + axis);
     }
   }
   return shape;

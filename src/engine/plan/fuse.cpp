@@ -8,12 +8,13 @@
 
 namespace kaon {
 
-std::vector<int32_t> PlanOp::reads() const {
-  std::vector<int32_t> values = inputs;
-  for (const PostOp& one : post) values.push_back(one.operand);
-  std::erase_if(values, [](int32_t id) { return id < 0; });
-  std::ranges::sort(values);
-  values.erase(std::ranges::unique(values).begin(), values.end());
+Ids PlanOp::reads() const {
+  Ids values;
+  const auto add = [&](int32_t id) {
+    if (id >= 0 && std::ranges::find(values, id) == values.end()) values.push_back(id);
+  };
+  for (const int32_t id : inputs) add(id);
+  for (const PostOp& one : post) add(one.operand);
   return values;
 }
 
@@ -99,18 +100,20 @@ class Fuser {
   }
 
  private:
+  using Readers = c10::SmallVector<size_t, 2>;
+
   void count_readers() {
     readers_.resize(graph_.values.size());
     for (size_t i = 0; i < graph_.ops.size(); ++i) {
       for (const int32_t id : graph_.ops[i].inputs) {
         if (id < 0) continue;
-        std::vector<size_t>& readers = readers_[static_cast<size_t>(id)];
+        Readers& readers = readers_[static_cast<size_t>(id)];
         if (readers.empty() || readers.back() != i) readers.push_back(i);
       }
     }
   }
 
-  const std::vector<size_t>& readers(int32_t id) const { return readers_[static_cast<size_t>(id)]; }
+  const Readers& readers(int32_t id) const { return readers_[static_cast<size_t>(id)]; }
 
   /// The one op that reads `id`, or -1 when there are others or the caller gets the value.
   int64_t only_reader(int32_t id) const {
@@ -408,7 +411,7 @@ class Fuser {
 
   PlanGraph& graph_;
   std::vector<bool> gone_;
-  std::vector<std::vector<size_t>> readers_;
+  std::vector<Readers> readers_;
 };
 
 }  // namespace

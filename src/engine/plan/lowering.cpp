@@ -151,7 +151,7 @@ Lowering::Lowering(const Program& program, PlanGraph graph, PackedWeights& packe
 
 Lowered Lowering::run(const PlanPart& part) {
   const size_t last = std::min(part.last, graph_.ops.size());
-  std::vector<std::vector<int32_t>> reads(graph_.ops.size());
+  std::vector<Ids> reads(graph_.ops.size());
   for (size_t i = part.first; i < graph_.ops.size(); ++i) {
     reads[i] = graph_.ops[i].reads();
     for (const int32_t id : reads[i]) ++state(id).reads_left;
@@ -523,7 +523,7 @@ void Lowering::reorder(int32_t from, const Desc& from_desc, int32_t to, const De
   emit(std::move(action), {from}, {to});
 }
 
-void Lowering::lower_aten(const PlanOp& op, const std::vector<int32_t>& outputs) {
+void Lowering::lower_aten(const PlanOp& op, const Ids& outputs) {
   std::vector<int32_t> reads, writes;
   for (const int32_t id : op.inputs)
     reads.push_back(id < 0 || facts(id).type == DType::Undefined ? -1 : request_tensor(id));

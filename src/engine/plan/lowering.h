@@ -216,7 +216,7 @@ class Lowering {
   bool is_strided(const Map& map) const;
   bool moves_alike(const PlanOp& a, const PlanOp& b) const;
   bool lower_gather(const PlanOp& op);
-  void lower_aten(const PlanOp& op, const std::vector<int32_t>& outputs);
+  void lower_aten(const PlanOp& op, const Ids& outputs);
   bool lower_fake_quantize(const PlanOp& op);
   void lower_add_quantize(const PlanOp& op);
   void lower_codes(const PlanOp& op);

@@ -272,7 +272,7 @@ int64_t largest_op(const PlanGraph& graph, int64_t batch) {
   int64_t largest = 1;
   for (const PlanOp& op : graph.ops) {
     int64_t elements = 0;
-    for (const std::vector<int32_t>* ids : {&op.inputs, &op.outputs}) {
+    for (const Ids* ids : {&op.inputs, &op.outputs}) {
       for (const int32_t id : *ids) {
         if (id >= 0 && !graph.facts(id).is_static) elements += element_count(graph.facts(id).shape);
       }

@@ -1,4 +1,6 @@
 #pragma once
+#include <c10/util/SmallVector.h>
+
 #include <deque>
 #include <dnnl.hpp>
 #include <memory>
@@ -16,6 +18,9 @@ namespace kaon {
 
 struct CodesOp;
 
+/// Values of an op: few, and a plan for a new shape is made of hundreds of ops.
+using Ids = c10::SmallVector<int32_t, 4>;
+
 /// Work that a convolution or matrix product does on its result before storing it.
 struct PostOp {
   dnnl::algorithm algorithm = dnnl::algorithm::undef;  ///< an eltwise or a binary algorithm
@@ -31,8 +36,8 @@ struct PlanOp {
   const Node* node = nullptr;
   int32_t hook = -1;        ///< ≥ 0: shows inputs[0] to a hook and gives it on as outputs[0]; a watcher has none
   int32_t hook_value = -1;  ///< the value that the hook is told it sees
-  std::vector<int32_t> inputs;
-  std::vector<int32_t> outputs;
+  Ids inputs;
+  Ids outputs;
   std::vector<PostOp> post;
   /// A batch norm folded into the weights: w·scale, b·scale + shift; value ids, -1 for none.
   int32_t fold_scale = -1;
@@ -45,7 +50,7 @@ struct PlanOp {
   std::shared_ptr<const CodesOp> codes;
 
   /// The values it reads, operands of post-ops included, each once.
-  std::vector<int32_t> reads() const;
+  Ids reads() const;
   bool is(std::string_view op) const { return node != nullptr && node->domain.empty() && node->op == op; }
   bool is_fake_quantize() const { return node != nullptr && kaon::is_fake_quantize(*node); }
   bool is_watcher() const { return hook >= 0 && outputs.empty(); }
