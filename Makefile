@@ -1,5 +1,5 @@
 # `make` alone lists the targets. JOBS=N sets how many tests run at once.
-.PHONY: help quickstart test build bench format lint fuzz clean-room deps deps-test deps-clang oracles oracles-lm
+.PHONY: help quickstart test build bench format lint fuzz clean-room deps deps-test deps-clang oracles oracles-lm oracles-gptq
 FUZZ_RUNS ?= 1000000
 FUZZ_SECONDS ?= 300
 
@@ -50,3 +50,6 @@ oracles: deps-test ## build/oracles: the Python peers that tests compare with
 
 oracles-lm: deps-test ## build/oracles-lm: torch, transformers and llama.cpp, for bench/lm, oracles.lm_folders and oracles.lm_gguf
 	@scripts/oracles.sh lm
+
+oracles-gptq: deps-test ## build/oracles-gptq: llm-compressor, for bench/lm_quantize
+	@scripts/oracles.sh gptq

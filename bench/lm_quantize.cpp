@@ -1,5 +1,5 @@
 // File to file: a random Llama of 1.1 billion parameters in bfloat16, quantized without a forward run, beside `cp` of
-// the same warm files; and the anonymous memory that it takes.
+// the same warm files; and the anonymous memory that it takes. GPTQ on small language models beside llm-compressor.
 #include <fmt/format.h>
 #include <unistd.h>
 
@@ -14,6 +14,7 @@
 
 #include "base/error.h"
 #include "base/parallel.h"
+#include "base/stopwatch.h"
 #include "bench.h"
 #include "child.h"
 #include "io/safetensors/safetensors_draft.h"
@@ -24,6 +25,10 @@ namespace kaon::bench {
 namespace {
 
 namespace fs = std::filesystem;
+
+const fs::path kModels = KAON_MODELS;
+const fs::path kTexts = kModels / ".." / "data" / "text";
+constexpr int kWindow = 512, kWindows = 64;  // tokens, and how many GPTQ sees
 
 constexpr int64_t kWidth = 2048, kInner = 5632, kLayers = 22, kHeads = 32, kKeyHeads = 4, kVocabulary = 32000;
 
@@ -153,7 +158,84 @@ Work memory_of(const char* scheme) {
   return work;
 }
 
+/// A model rounded by GPTQ here and by llm-compressor.
+struct Rounded {
+  double seconds = 0;        ///< of the whole command
+  double peers_seconds = 0;  ///< without loading and saving
+  double perplexity = 0, peers_perplexity = 0;
+};
+
+Rounded round_both(const std::string& name, const nlohmann::json& config) {
+  const fs::path folder = fs::temp_directory_path() / fmt::format("kaon_gptq.{}", ::getpid());
+  fs::create_directories(folder);
+  const auto written = [&](const char* file, const nlohmann::json& json) {
+    std::ofstream(folder / file) << json;
+    return (folder / file).string();
+  };
+  const auto windows = [](const char* text) {
+    return nlohmann::json{{"text", (kTexts / text).string()}, {"window", kWindow}, {"stride", kWindow}};
+  };
+  nlohmann::json calibration = windows("docs_calib.txt");
+  calibration["limit"] = kWindows;
+  const std::string model = (kModels / name).string(), ours = (folder / "ours").string(),
+                    theirs = (folder / "theirs").string(), threads = std::to_string(thread_count());
+  Rounded rounded;
+  const Stopwatch watch;
+  output_of({KAON_PROGRAM, "quantize", model, "--config", written("config.json", config), "--calib",
+             written("calib.json", calibration), "-o", ours, "-q", "--json", "--threads", threads});
+  rounded.seconds = watch.seconds();
+  const std::string said =
+      output_of({KAON_LLM_COMPRESSOR, KAON_GPTQ_PEER, model, ours, (kTexts / "docs_calib.txt").string(),
+                 std::to_string(kWindow), std::to_string(kWindows), threads, theirs});
+  rounded.peers_seconds = std::stod(said);
+  const std::string valid = written("valid.json", windows("docs_valid.txt"));
+  const auto perplexity = [&](const std::string& of) {
+    const std::string out =
+        output_of({KAON_PROGRAM, "eval", of, "--data", valid, "--metric", "ppl", "-q", "--json", "--threads", threads});
+    return nlohmann::json::parse(out).at("metrics").at("ppl").get<double>();
+  };
+  rounded.perplexity = perplexity(ours);
+  rounded.peers_perplexity = perplexity(theirs);
+  fs::remove_all(folder);
+  return rounded;
+}
+
+void add_gptq(Cases& cases) {
+  if (!fs::exists(KAON_LLM_COMPRESSOR)) {
+    std::cerr << "no llm-compressor: " << KAON_LLM_COMPRESSOR << " does not exist (make oracles-gptq brings it)\n";
+    return;
+  }
+  if (!fs::exists(kTexts)) {
+    std::cerr << kTexts.string() << " is not there: GPTQ is not measured\n";
+    return;
+  }
+  const nlohmann::json uint3 = {
+      {"weight", {{"format", "uint3"}, {"granularity", "per_group"}, {"group_size", 32}, {"symmetric", false}}}};
+  const std::pair<const char*, nlohmann::json> kConfigs[] = {
+      {"w4c", {{"scheme", "w4c"}}}, {"w4g32", {{"scheme", "w4g32"}}}, {"uint3g32", {{"global", uint3}}}};
+  for (const char* name : {"opt-17m", "llama-9m"}) {
+    for (const auto& [scheme, config] : kConfigs) {
+      const auto rounded = std::make_shared<std::optional<Rounded>>();
+      const auto both = [=, config = config] {
+        nlohmann::json with = config;
+        with["algorithms"] = {"gptq"};
+        if (!*rounded) *rounded = round_both(name, with);
+        return **rounded;
+      };
+      const auto push = [&](const char* what, const char* unit, std::function<std::pair<double, double>()> measure) {
+        cases.push_back({.name = fmt::format("{}/{}/gptq/{}", name, scheme, what),
+                         .peer_name = "llm-compressor",
+                         .unit = unit,
+                         .prepare = [measure = std::move(measure)] { return Work{.measure = measure}; }});
+      };
+      push("time", "s", [both] { return std::pair{both().seconds, both().peers_seconds}; });
+      push("perplexity", "", [both] { return std::pair{both().perplexity, both().peers_perplexity}; });
+    }
+  }
+}
+
 const bool kAdded = add([](Cases& cases) {
+  add_gptq(cases);
   for (const char* scheme : {"w4g128", "fp8d", "mxfp4"}) {
     cases.push_back({.name = fmt::format("llama-1.1b/{}/file to file", scheme),
                      .peer_name = "cp",

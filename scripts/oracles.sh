@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Makes build/oracles, a Python environment with the pinned peers that tests and benchmarks compare with; with the
-# argument `lm` build/oracles-lm, the large ones for language models, which no test needs.
+# argument `lm` build/oracles-lm, the large ones for language models, with `gptq` build/oracles-gptq. No test needs these.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 name=oracles${1:+-$1}

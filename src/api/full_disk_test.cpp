@@ -46,13 +46,15 @@ int64_t refusals(const std::function<void(const fs::path&)>& write, const std::s
 TEST(FullDisk, NothingIsLeftOfAFolder) {
   const int64_t count =
       refusals([](const fs::path& out) { quantize_folder(kModel, out, scheme_config("w8c"), {}, {}); }, "out");
-  if (count >= 0) EXPECT_TRUE(count >= 3 && count < 32) << count;
+  if (count < 0) return;
+  EXPECT_TRUE(count >= 3 && count < 32) << count;
 }
 
 TEST(FullDisk, NothingIsLeftOfAGgufFile) {
   const int64_t count =
       refusals([](const fs::path& out) { quantize_gguf(kModel, out, "f32", {}, {}, {}); }, "out.gguf");
-  if (count >= 0) EXPECT_TRUE(count >= 3 && count < 32) << count;
+  if (count < 0) return;
+  EXPECT_TRUE(count >= 3 && count < 32) << count;
 }
 
 }  // namespace

@@ -165,7 +165,7 @@ class GgufWeights : public Weights {
   }
 
   Tensor tensor(const std::string& name) const override {
-    const Tensor tensor = file_->tensor(*find(name));
+    Tensor tensor = file_->tensor(*find(name));
     if (is_turned(name)) return transposed(tensor);
     const int64_t heads = name.find(".q_proj.") != std::string::npos   ? heads_
                           : name.find(".k_proj.") != std::string::npos ? kv_heads_

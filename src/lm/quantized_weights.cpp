@@ -1,7 +1,10 @@
 #include "lm/quantized_weights.h"
 
+#include <fmt/core.h>
+
 #include <algorithm>
 #include <nlohmann/json.hpp>
+#include <ranges>
 #include <regex>
 #include <set>
 
@@ -144,7 +147,7 @@ class CompressedTensors : public QuantizedFolder {
     }
     const std::string format = config.value("format", "");
     for (const auto& [name, json] : groups->items()) {
-      const std::string here = where + ": " + name;
+      const std::string here = fmt::format("{}: {}", where, name);
       if (!json.is_object()) fail(ErrorCode::InvalidConfig, here, "an object is needed");
       Group group;
       if (const auto it = json.find("targets"); it != json.end() && it->is_array()) {
@@ -242,7 +245,8 @@ class Quark : public QuantizedFolder {
     if (global == config.end()) fail(ErrorCode::InvalidConfig, where, "'global_quant_config' is missing");
     rules_.push_back(rule(*global, "*", where + ": global_quant_config"));
     if (const auto own = config.find("layer_quant_config"); own != config.end() && own->is_object()) {
-      for (const auto& [name, json] : own->items()) rules_.push_back(rule(json, name, where + ": " + name));
+      for (const auto& [name, json] : own->items())
+        rules_.push_back(rule(json, name, fmt::format("{}: {}", where, name)));
     }
     const auto exported = config.find("export");
     if (exported == config.end() || !exported->is_object()) return;
@@ -280,8 +284,8 @@ class Quark : public QuantizedFolder {
 
   /// The last that fits.
   const Rule& rule_of(const std::string& module) const {
-    for (auto it = rules_.rbegin(); it != rules_.rend(); ++it) {
-      if (glob_match(it->pattern, module)) return *it;
+    for (const Rule& rule : std::views::reverse(rules_)) {
+      if (glob_match(rule.pattern, module)) return rule;
     }
     return rules_.front();
   }

@@ -76,7 +76,7 @@ Named parse_named(const Json& value, const std::string& what, const std::string&
 }
 
 ObserverConfig parse_observer(const Json& value, const std::string& where) {
-  const auto config = parse_named<ObserverConfig>(value, "an observer", where);
+  auto config = parse_named<ObserverConfig>(value, "an observer", where);
   make_observer(config, TensorSpec{}, where);  // so that a wrong name or option is found here
   return config;
 }

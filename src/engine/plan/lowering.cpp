@@ -86,7 +86,7 @@ at::Tensor PackedWeights::codes(const at::Tensor& weights, const at::Tensor& sca
   const at::Tensor steps = scales.reshape(along_outputs);
   const at::Tensor whole = (weights / steps).round().clamp(-128, 127);
   const bool are_codes = at::equal(whole * steps, weights);
-  const at::Tensor codes = are_codes ? whole.to(at::kChar).contiguous() : at::Tensor();
+  at::Tensor codes = are_codes ? whole.to(at::kChar).contiguous() : at::Tensor();
   coded_.emplace(weights.data_ptr(), Coded{weights, scales, codes});
   return codes;
 }

@@ -126,6 +126,18 @@ int nearest_code(float x, float step, int low, int high) {
   return step == 0 ? std::clamp(0, low, high) : std::clamp(static_cast<int>(std::lround(x / step)), low, high);
 }
 
+constexpr int kRounds = 3;  ///< in which the common numbers and those of the groups take turns
+
+/// What the errors of a super-block's elements count.
+std::array<float, kSuper> all_weights(const float* x, const float* importance, int each) {
+  std::array<float, kSuper> weights;
+  for (int first = 0; first < kSuper; first += each) {
+    const std::array<float, 32> group = weights_of(x + first, part_of(importance, first), each);
+    std::copy_n(group.begin(), each, weights.begin() + first);
+  }
+  return weights;
+}
+
 /// Steps and minima of the groups of a super-block, each a small number times a common one.
 template <int kGroups>
 struct WithMinima {
@@ -142,41 +154,76 @@ struct WithMinima {
       step = std::max(step, fit.step);
       low = std::max(low, fit.min);
     }
+    const std::array<float, kSuper> weights = all_weights(x, importance, kEach);
     d = as_half(step / static_cast<float>(most_scale));
     dmin = as_half(low / static_cast<float>(most_scale));
-    for (int g = 0; g < kGroups; ++g) {
-      const auto at = static_cast<size_t>(g);
-      scale[at] = nearest_code(fits[at].step, d, 0, most_scale);
-      min[at] = nearest_code(fits[at].min, dmin, 0, most_scale);
-      refine(x + g * kEach, part_of(importance, g * kEach), most_code, most_scale, scale[at], min[at]);
-      const float dl = d * static_cast<float>(scale[at]), ml = dmin * static_cast<float>(min[at]);
-      for (int i = g * kEach; i < (g + 1) * kEach; ++i) {
-        codes[static_cast<size_t>(i)] = nearest_code(x[i] + ml, dl, 0, most_code);
-      }
+    for (size_t g = 0; g < kGroups; ++g) {
+      scale[g] = nearest_code(fits[g].step, d, 0, most_scale);
+      min[g] = nearest_code(fits[g].min, dmin, 0, most_scale);
+    }
+    double least = choose(x, weights, most_code, most_scale);
+    for (int round = 0; round < kRounds; ++round) {
+      WithMinima next = *this;
+      next.fit_common(x, weights);
+      const double error = next.choose(x, weights, most_code, most_scale);
+      if (!(error < least)) break;
+      least = error;
+      *this = next;
     }
   }
 
  private:
   static constexpr int kEach = kSuper / kGroups;
 
-  /// The neighbours of a rounded step and minimum with the least error.
-  void refine(const float* x, const float* importance, int most_code, int most_scale, int& step, int& low) const {
-    const std::array<float, 32> weights = weights_of(x, importance, kEach);
-    const int from_step = step, from_low = low;
-    float least = INFINITY;
-    for (int s = std::max(0, from_step - 1); s <= std::min(most_scale, from_step + 1); ++s) {
-      for (int m = std::max(0, from_low - 1); m <= std::min(most_scale, from_low + 1); ++m) {
-        const float dl = d * static_cast<float>(s), ml = dmin * static_cast<float>(m);
-        float error = 0;
-        for (int i = 0; i < kEach; ++i) {
-          const float lost = static_cast<float>(nearest_code(x[i] + ml, dl, 0, most_code)) * dl - ml - x[i];
-          error += weights[static_cast<size_t>(i)] * lost * lost;
+  /// Moves each group's step and minimum to those neighbours that have the least error, and sets the codes. Returns the
+  /// error.
+  double choose(const float* x, const std::array<float, kSuper>& weights, int most_code, int most_scale) {
+    double sum = 0;
+    for (int g = 0; g < kGroups; ++g) {
+      const auto at = static_cast<size_t>(g);
+      const int from_step = scale[at], from_low = min[at];
+      float least = INFINITY;
+      for (int s = std::max(0, from_step - 1); s <= std::min(most_scale, from_step + 1); ++s) {
+        for (int m = std::max(0, from_low - 1); m <= std::min(most_scale, from_low + 1); ++m) {
+          const float dl = d * static_cast<float>(s), ml = dmin * static_cast<float>(m);
+          float error = 0;
+          for (int i = g * kEach; i < (g + 1) * kEach; ++i) {
+            const float lost = static_cast<float>(nearest_code(x[i] + ml, dl, 0, most_code)) * dl - ml - x[i];
+            error += weights[static_cast<size_t>(i)] * lost * lost;
+          }
+          if (error >= least) continue;
+          least = error;
+          scale[at] = s;
+          min[at] = m;
         }
-        if (error >= least) continue;
-        least = error;
-        step = s;
-        low = m;
       }
+      sum += static_cast<double>(least);
+      const float dl = d * static_cast<float>(scale[at]), ml = dmin * static_cast<float>(min[at]);
+      for (int i = g * kEach; i < (g + 1) * kEach; ++i) {
+        codes[static_cast<size_t>(i)] = nearest_code(x[i] + ml, dl, 0, most_code);
+      }
+    }
+    return sum;
+  }
+
+  /// The common step and minimum that suit the groups' numbers and the codes best.
+  void fit_common(const float* x, const std::array<float, kSuper>& weights) {
+    double ss = 0, sm = 0, mm = 0, sx = 0, mx = 0;
+    for (size_t i = 0; i < kSuper; ++i) {
+      const double w = static_cast<double>(weights[i]), value = static_cast<double>(x[i]);
+      const double s = scale[i / kEach] * codes[i], m = -min[i / kEach];
+      ss += w * s * s;
+      sm += w * s * m;
+      mm += w * m * m;
+      sx += w * s * value;
+      mx += w * m * value;
+    }
+    const double determinant = ss * mm - sm * sm;
+    if (mm == 0 && ss > 0) {
+      d = as_half(static_cast<float>(sx / ss));
+    } else if (determinant > 0) {
+      d = as_half(static_cast<float>((mm * sx - sm * mx) / determinant));
+      dmin = as_half(static_cast<float>((ss * mx - sm * sx) / determinant));
     }
   }
 };
@@ -194,14 +241,54 @@ struct Symmetric {
       steps[static_cast<size_t>(g)] = fit_symmetric(x + g * 16, part_of(importance, g * 16), 16, half);
       if (std::abs(steps[static_cast<size_t>(g)]) > std::abs(far)) far = steps[static_cast<size_t>(g)];
     }
+    const std::array<float, kSuper> weights = all_weights(x, importance, 16);
     d = as_half(far / static_cast<float>(-most_scale));
+    for (size_t g = 0; g < 16; ++g) scale[g] = nearest_code(steps[g], d, -most_scale, most_scale - 1);
+    double least = choose(x, weights, half, most_scale);
+    for (int round = 0; round < kRounds; ++round) {
+      Symmetric next = *this;
+      next.fit_common(x, weights);
+      const double error = next.choose(x, weights, half, most_scale);
+      if (!(error < least)) break;
+      least = error;
+      *this = next;
+    }
+  }
+
+ private:
+  double choose(const float* x, const std::array<float, kSuper>& weights, int half, int most_scale) {
+    double sum = 0;
     for (int g = 0; g < 16; ++g) {
       const auto at = static_cast<size_t>(g);
-      scale[at] = nearest_code(steps[at], d, -most_scale, most_scale - 1);
+      const int from = scale[at];
+      float least = INFINITY;
+      for (int s = std::max(-most_scale, from - 1); s <= std::min(most_scale - 1, from + 1); ++s) {
+        const float dl = d * static_cast<float>(s);
+        float error = 0;
+        for (int i = g * 16; i < (g + 1) * 16; ++i) {
+          const float lost = static_cast<float>(nearest_code(x[i], dl, -half, half - 1)) * dl - x[i];
+          error += weights[static_cast<size_t>(i)] * lost * lost;
+        }
+        if (error >= least) continue;
+        least = error;
+        scale[at] = s;
+      }
+      sum += static_cast<double>(least);
       const float dl = d * static_cast<float>(scale[at]);
       for (int i = g * 16; i < (g + 1) * 16; ++i)
         codes[static_cast<size_t>(i)] = nearest_code(x[i], dl, -half, half - 1);
     }
+    return sum;
+  }
+
+  void fit_common(const float* x, const std::array<float, kSuper>& weights) {
+    double ss = 0, sx = 0;
+    for (size_t i = 0; i < kSuper; ++i) {
+      const double s = scale[i / 16] * codes[i];
+      ss += static_cast<double>(weights[i]) * s * s;
+      sx += static_cast<double>(weights[i]) * s * static_cast<double>(x[i]);
+    }
+    if (ss > 0) d = as_half(static_cast<float>(sx / ss));
   }
 };
 

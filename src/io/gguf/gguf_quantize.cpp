@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <numeric>
 
 #include "base/error.h"
 #include "base/parallel.h"
@@ -120,14 +121,19 @@ void iq4_nl(const float* x, const float* importance, std::byte* p) {
   float best_d = 0;
   double least = INFINITY;
   int codes[kSmall] = {}, best[kSmall] = {};
+  // What an element's error counts: large ones more, as in ggml's own rounding.
+  float squares[kSmall], weights[kSmall];
+  std::transform(x, x + kSmall, squares, [](float value) { return value * value; });
+  const float mean = std::accumulate(squares, squares + kSmall, 0.0F) / kSmall;
+  for (int i = 0; i < kSmall; ++i) {
+    weights[i] = importance == nullptr ? squares[i] : importance[i] * std::sqrt(mean + squares[i]);
+  }
   for (int t = -7; t <= 7 && far != 0; ++t) {
     const float id = (kNonLinear[0] + static_cast<float>(t)) / far;
     double xv = 0, vv = 0;
     for (int i = 0; i < kSmall; ++i) {
       codes[i] = nearest_non_linear(x[i] * id);
-      const auto v = static_cast<double>(kNonLinear[codes[i]]),
-                 w = static_cast<double>(x[i]) * static_cast<double>(x[i]) *
-                     static_cast<double>(importance == nullptr ? 1 : importance[i]);
+      const auto v = static_cast<double>(kNonLinear[codes[i]]), w = static_cast<double>(weights[i]);
       xv += w * v * static_cast<double>(x[i]);
       vv += w * v * v;
     }

@@ -121,7 +121,7 @@ void correct_in_order(const AlgorithmInput& input, std::span<const Layer* const>
     const std::vector<ValueInfo>& inputs = simulated.graph.inputs;
     if (inputs.size() == 1) simulated = extract(simulated, {std::string(inputs[0].name)}, {value});
     const auto found = output_means(
-        simulated, layers.subspan(i, 1), [&](const Layer&) { return value; }, input);
+        simulated, layers.subspan(i, 1), [&](const Layer&) -> const std::string& { return value; }, input);
     std::vector<double> by = exact[i];
     std::ranges::transform(by, found[0], by.begin(), std::minus<>());
     shift_bias(quantized, *layers[i], by);

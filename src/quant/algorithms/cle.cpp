@@ -451,7 +451,7 @@ class Equalizer {
         const float shift = pair.shifts.empty() ? 0.0F : pair.shifts[c];
         limits.push_back(std::clamp(limit * pair.factors[c] - shift, -3e38F, 3e38F));
       }
-      const std::string name = graph_.fresh_name(value + suffix);
+      std::string name = graph_.fresh_name(value + suffix);
       const bool last = !is_convolution(*weights_[pair.first].layer);
       graph_.initializers.push_back(
           {name, Tensor::of<float>(last ? Shape{pair.channels} : Shape{1, pair.channels, 1, 1}, limits), {}, {}});
