@@ -79,7 +79,7 @@ DebugResult debug_file(const DebugCall& call) {
   DataOptions samples = with_input(call.data, call.input);
   if (samples.data.empty() && !samples.calib.empty() && !result.calib_unused) {
     samples = or_calibration(samples);
-    result.notes.push_back("no --data: the samples of --calib are looked at");
+    result.notes.emplace_back("no --data: the samples of --calib are looked at");
   }
   samples.tokenizer = tokenizer_of(call.model);
   const std::unique_ptr<Dataset> data = open_data(samples, model.graph);

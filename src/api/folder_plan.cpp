@@ -91,9 +91,8 @@ void expect_alike(const FolderPlan& plan, const std::vector<std::string>& usuall
   if (plan.method != "gptq") return;
   for (const std::string& name : plan.left) {
     if (std::ranges::find(usually_left, name) != usually_left.end()) continue;
-    fail(ErrorCode::Unsupported, where + ": " + name,
-         "gptq has no way to leave a layer of a block as it is; use awq or "
-         "compressed-tensors");
+    fail(ErrorCode::Unsupported, fmt::format("{}: {}", where, name),
+         "gptq has no way to leave a layer of a block as it is; use awq or compressed-tensors");
   }
 }
 

@@ -42,9 +42,9 @@ class Menu {
     if (!known) list_.push_back({std::move(name), tier_, std::move(layers), std::move(apply)});
   }
 
-  void algorithm(const AlgorithmConfig& config, std::string label = "") {
+  void algorithm(const AlgorithmConfig& config, const std::string& label = "") {
     if (algorithms().find(config.name) == nullptr) return;
-    add(label.empty() ? config.name : std::move(label), {},
+    add(label.empty() ? config.name : label, {},
         [config](Prescription& prescription) { add_algorithm(prescription.config, config); });
   }
 

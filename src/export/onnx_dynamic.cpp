@@ -160,8 +160,8 @@ class ExplicitQuantizer {
     if (integer && !quantizer_.spec.symmetric) {
       asymmetric_scale();
     } else {
-      symmetric_scale(integer ? static_cast<float>((own_.integer_max() - own_.integer_min()) / 2)
-                              : static_cast<float>(own_.max()));
+      const int64_t half = integer ? (own_.integer_max() - own_.integer_min()) / 2 : 0;
+      symmetric_scale(static_cast<float>(integer ? static_cast<double>(half) : own_.max()));
       if (integer && !own_.is_signed) zero_ = edit_.scalar(static_cast<float>(int64_t{1} << (own_.bits - 1)));
     }
     if (!integer) {

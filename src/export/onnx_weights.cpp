@@ -73,7 +73,8 @@ void store_fake(Exporter& exporter, const Quantizer& quantizer) {
   const std::string name =
       exporter.edit.constant(quantizer.tensor + "_" + quantizer.spec.format, Tensor::of(exact.shape(), values));
   exporter.edit.redirect(quantizer.readers, name);
-  redirect_inside(exporter.edit.graph(), quantizer.inner_readers, [&](std::vector<Node>&) { return name; });
+  redirect_inside(exporter.edit.graph(), quantizer.inner_readers,
+                  [&](std::vector<Node>&) -> const std::string& { return name; });
   exporter.note(fmt::format("{}: values of {}, stored as float32", quantizer.label(), quantizer.spec.format));
 }
 
@@ -139,7 +140,7 @@ void gather_codes(Exporter& exporter, const Quantizer& quantizer, const StoredWe
     const auto look_up = [&](const std::string& table, const std::string& what) {
       Node node = rows;
       node.inputs[0] = table;
-      node.outputs = {edit.fresh(output + "_" + what)};
+      node.outputs = {edit.fresh(fmt::format("{}_{}", output, what))};
       if (what != "codes") node.name.clear();
       return add(std::move(node));
     };

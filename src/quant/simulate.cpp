@@ -54,7 +54,8 @@ class Simulation {
     const std::string name = quantized_name(quantizer.tensor, quantizer.id);
     add_constant(name, Tensor::of(exact.shape(), values));
     edit_.redirect(quantizer.readers, name);
-    redirect_inside(edit_.graph(), quantizer.inner_readers, [&](std::vector<Node>&) { return name; });
+    redirect_inside(edit_.graph(), quantizer.inner_readers,
+                    [&](std::vector<Node>&) -> const std::string& { return name; });
   }
 
   void activation(const Quantizer& quantizer) {

@@ -21,7 +21,7 @@ std::string superscript(int exponent) {
   return out;
 }
 
-std::string with_minus(double value, std::string text) { return value < 0 ? "−" + text : text; }
+std::string with_minus(double value, const std::string& text) { return value < 0 ? "−" + text : text; }
 
 std::string trimmed(std::string text) {
   if (text.find('.') == std::string::npos) return text;

@@ -115,7 +115,7 @@ class Pictures {
 
   void histogram(const std::string& file, const std::string& title, const QuantizerDebug& quantizer,
                  const std::vector<Series>& all) {
-    jobs_.push_back([this, file, title, &quantizer, all] {
+    jobs_.emplace_back([this, file, title, &quantizer, all] {
       HistogramChart chart;
       chart.title = title;
       chart.subtitle = subtitle_of(quantizer);
@@ -137,7 +137,7 @@ class Pictures {
 
   void means(const std::string& file, const std::string& title, const char* label, const QuantizerDebug& quantizer,
              const Histogram& histogram) {
-    jobs_.push_back([this, file, title, label, &quantizer, &histogram] {
+    jobs_.emplace_back([this, file, title, label, &quantizer, &histogram] {
       HistogramChart chart;
       chart.title = title;
       chart.subtitle = subtitle_of(quantizer);
@@ -162,7 +162,7 @@ class Pictures {
       const std::string name = activations ? fmt::format("{} {}", row->layer, name_of(row->slot)) : row->layer;
       chart.bars.push_back({name, value(report_.of(*row))});
     }
-    jobs_.push_back([this, file, chart = std::move(chart)] { draw_bars(chart, folder_ / file); });
+    jobs_.emplace_back([this, file, chart = std::move(chart)] { draw_bars(chart, folder_ / file); });
   }
 
   void add_summaries() {

@@ -48,8 +48,9 @@ void draw_images(const ImageGrid& grid, const std::filesystem::path& path) {
   if (heading > 0) draw_heading(canvas, grid.title, grid.subtitle);
   for (int i = 0; i < count; ++i) {
     const Picture& picture = grid.pictures[static_cast<size_t>(i)];
-    const double x = kEdge + (i % columns) * (kCell + kGap);
-    const double y = top + (i / columns) * (kCell + captions + kGap);
+    const int row = i / columns, column = i % columns;
+    const double x = kEdge + column * (kCell + kGap);
+    const double y = top + row * (kCell + captions + kGap);
     const double scale = kCell / std::max({1, picture.width, picture.height});
     const Box box{x + (kCell - picture.width * scale) / 2, y + (kCell - picture.height * scale) / 2,
                   picture.width * scale, picture.height * scale};
