@@ -1,5 +1,7 @@
 #include "api/folder_plan.h"
 
+#include <fmt/core.h>
+
 #include <algorithm>
 #include <map>
 #include <nlohmann/json.hpp>

@@ -39,13 +39,13 @@ Named parse_named(const std::string& text, char between, const std::string& flag
 }
 
 ObserverConfig parse_observer(const std::string& text) {
-  const auto observer = parse_named<ObserverConfig>(text, ',', "--observer");
+  auto observer = parse_named<ObserverConfig>(text, ',', "--observer");
   make_observer(observer, TensorSpec{}, "--observer");
   return observer;
 }
 
 AlgorithmConfig parse_algorithm(const std::string& text) {
-  const auto algorithm = parse_named<AlgorithmConfig>(text, ':', "--algorithms");
+  auto algorithm = parse_named<AlgorithmConfig>(text, ':', "--algorithms");
   check_algorithm(algorithm, "--algorithms");
   return algorithm;
 }

@@ -1,5 +1,6 @@
 #include "api/quickstart.h"
 
+#include <cmath>
 #include <nlohmann/json.hpp>
 
 #include "api/debug.h"
@@ -35,7 +36,7 @@ Picture picture_of(const Batch& batch, int64_t index) {
   Picture picture{.width = 28, .height = 28};
   const std::span<const float> pixels = batch.inputs.begin()->second.as<float>();
   for (const float value : pixels.subspan(static_cast<size_t>(index) * 28 * 28, 28 * 28)) {
-    picture.pixels.push_back(static_cast<uint8_t>(value * 255 + 0.5F));
+    picture.pixels.push_back(static_cast<uint8_t>(std::lround(value * 255)));
   }
   picture.caption = kFashionClasses[static_cast<size_t>(batch.labels.as<int64_t>()[static_cast<size_t>(index)])];
   return picture;

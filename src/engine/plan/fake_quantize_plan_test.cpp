@@ -311,7 +311,7 @@ TEST(FakeQuantizePlan, KeepsWhatIsFusedBeforeIt) {
   EXPECT_TRUE(graph.ops[1].is("Add"));
   EXPECT_EQ(graph.ops[1].post.size(), 1U);
   EXPECT_NE(graph.ops[1].quantizer, nullptr);
-  EXPECT_EQ(graph.ops[1].outputs, (std::vector<int32_t>{value}));
+  EXPECT_EQ(graph.ops[1].outputs, Ids{value});
 }
 
 /// Brings them into row-major order, samples from `first` on.
@@ -421,9 +421,7 @@ std::vector<PlanOp> fused_chain(bool watched) {
   for (int layer = 0; layer < 2; ++layer) {
     for (const Node* node : {&conv, &relu}) {
       const int32_t next = graph.add_value(facts);
-      append({.node = node,
-              .inputs = node == &conv ? std::vector<int32_t>{value, weights} : std::vector<int32_t>{value},
-              .outputs = {next}});
+      append({.node = node, .inputs = node == &conv ? Ids{value, weights} : Ids{value}, .outputs = {next}});
       value = next;
     }
     if (watched && layer == 0) append({.hook = 0, .hook_value = value, .inputs = {value}});
