@@ -141,9 +141,10 @@ const bool kAdded = add([](Cases& cases) {
       }
     }
     if (!subject.convolutional()) continue;
+    const int64_t most = subject.batches.back();
     for (const char* observer : {"min_max", "percentile"}) {
-      cases.push_back({fmt::format("calibrate/{}/{}/batch8", subject.name, observer), "float forwards", "ms", 0,
-                       kThreads, [=] { return calibration(subject, 8, observer); }});
+      cases.push_back({fmt::format("calibrate/{}/{}/batch{}", subject.name, observer, most), "float forwards", "ms", 0,
+                       kThreads, [=] { return calibration(subject, most, observer); }});
     }
   }
 });
