@@ -1,9 +1,12 @@
 #include "engine/replay.h"
 
 #include <algorithm>
+#include <atomic>
 #include <cstring>
 #include <map>
+#include <mutex>
 
+#include "base/parallel.h"
 #include "base/spill.h"
 #include "base/stopwatch.h"
 #include "engine/plan/plan.h"
@@ -85,6 +88,7 @@ class Keeper {
   Keeper(int64_t memory, Replay::Cost& cost) : memory_(memory), cost_(cost) {}
 
   SpillBuffer keep(size_t bytes) {
+    const std::lock_guard lock(mutex_);
     SpillBuffer buffer(static_cast<int64_t>(bytes), memory_ - in_memory_);
     (buffer.in_file() ? in_file_ : in_memory_) += static_cast<int64_t>(bytes);
     cost_.kept_bytes = std::max(cost_.kept_bytes, in_memory_ + in_file_);
@@ -92,6 +96,7 @@ class Keeper {
     return buffer;
   }
   void drop(SpillBuffer& buffer) {
+    const std::lock_guard lock(mutex_);
     (buffer.in_file() ? in_file_ : in_memory_) -= std::ssize(buffer.bytes());
     buffer = SpillBuffer();
   }
@@ -101,7 +106,78 @@ class Keeper {
   int64_t in_memory_ = 0;
   int64_t in_file_ = 0;
   Replay::Cost& cost_;
+  std::mutex mutex_;
 };
+
+using MakePlan = std::function<std::unique_ptr<Plan>()>;
+
+/// So many pieces that threads take one each, and do not wait for each other at every op.
+bool are_many(int64_t pieces) {
+  constexpr int64_t kPiecesEach = 2;
+  return thread_count() > 1 && pieces >= kPiecesEach * thread_count();
+}
+
+/// `work` on every piece, on a thread and a plan of its own where there are many, else each on all threads.
+void each_piece(int64_t count, const MakePlan& make, const std::function<void(Plan&, int64_t piece)>& work) {
+  std::unique_ptr<Plan> first;
+  if (are_many(count)) {
+    const ThreadScope alone(1);
+    first = make();
+    if (first->rounds_by_threads()) first.reset();
+  }
+  if (first == nullptr) {
+    const ThreadScope all(thread_count());
+    const std::unique_ptr<Plan> plan = make();
+    for (int64_t piece = 0; piece < count; ++piece) work(*plan, piece);
+    return;
+  }
+  std::mutex making;
+  std::atomic<int64_t> next = 0;
+  parallel_for(0, thread_count(), 1, [&](int64_t, int64_t) {
+    int64_t piece = next++;
+    if (piece >= count) return;
+    use_configured_threads();
+    const ThreadScope alone(1);
+    const c10::InferenceMode inference;
+    try {
+      std::unique_lock lock(making);
+      const std::unique_ptr<Plan> plan = first != nullptr ? std::move(first) : make();
+      lock.unlock();
+      for (; piece < count; piece = next++) work(*plan, piece);
+    } catch (...) {
+      next = count;
+      throw;
+    }
+  });
+}
+
+/// Hands on what workers give it, by number: 0, 1, 2 …
+class InOrder {
+ public:
+  explicit InOrder(std::function<void(int64_t, const std::vector<Tensor>&)> sink) : sink_(std::move(sink)) {}
+
+  void put(int64_t number, std::vector<Tensor> outputs) {
+    const std::lock_guard lock(mutex_);
+    early_.emplace(number, std::move(outputs));
+    for (auto first = early_.begin(); first != early_.end() && first->first == next_; first = early_.begin()) {
+      const auto node = early_.extract(first);
+      ++next_;
+      sink_(node.key(), node.mapped());
+    }
+  }
+
+ private:
+  std::function<void(int64_t, const std::vector<Tensor>&)> sink_;
+  std::mutex mutex_;
+  std::map<int64_t, std::vector<Tensor>> early_;
+  int64_t next_ = 0;
+};
+
+std::vector<Tensor> results(Plan& plan) {
+  std::vector<Tensor> tensors;
+  for (const Value& value : plan.outputs()) tensors.push_back(to_tensor(value));
+  return tensors;
+}
 
 }  // namespace
 
@@ -142,8 +218,11 @@ void Replay::run(const ReplaySource& source, const Variant& base, std::span<cons
 
   for (const Traced* key : order) {
     Group& group = groups.at(key);
+    const auto count = std::ssize(group.pieces);
+    const ThreadScope scope(are_many(count) ? 1 : ThreadScope::current());
     const PlanGraph fused_base = plans.fused(*group.traced, base_ids);
-    const std::vector<bool> cuttable = plans.make_part(fused_base, {})->cuttable();
+    DescribedProducts of_base;
+    const std::vector<bool> cuttable = plans.make_part(fused_base, {}, of_base)->cuttable();
     std::vector<Ready> ready;
     for (size_t i = 0; i < variants.size(); ++i) {
       const Stopwatch watch;
@@ -169,29 +248,41 @@ void Replay::run(const ReplaySource& source, const Variant& base, std::span<cons
     };
     for (Ready& variant : ready) {
       if (variant.cut > at) {
-        const std::unique_ptr<Plan> part = plans.make_part(fused_base, {at, variant.cut, live});
-        for (Piece& piece : group.pieces) {
-          begin(*part, piece, at);
-          part->execute();
-          SpillBuffer next = keeper.keep(total_bytes(part->live_out()));
-          part->save(next.bytes().data());
+        std::vector<LiveValue> next_live;
+        const auto make = [&] {
+          std::unique_ptr<Plan> part = plans.make_part(fused_base, {at, variant.cut, live}, of_base);
+          next_live = part->live_out();
+          return part;
+        };
+        each_piece(count, make, [&](Plan& part, int64_t i) {
+          Piece& piece = group.pieces[static_cast<size_t>(i)];
+          begin(part, piece, at);
+          part.execute();
+          SpillBuffer next = keeper.keep(total_bytes(part.live_out()));
+          part.save(next.bytes().data());
           keeper.drop(piece.live);
           piece.live = std::move(next);
-        }
-        live = part->live_out();
+        });
+        live = std::move(next_live);
         at = variant.cut;
       }
-      const Stopwatch watch;
-      const std::unique_ptr<Plan> rest = plans.make_part(variant.fused, {at, SIZE_MAX, live});
-      cost_.switch_seconds += watch.seconds();
-      variant.fused = {};
-      for (const Piece& piece : group.pieces) {
-        begin(*rest, piece, at);
-        rest->execute();
-        std::vector<Tensor> outputs;
-        for (const Value& value : rest->outputs()) outputs.push_back(to_tensor(value));
+      InOrder answers([&](int64_t i, const std::vector<Tensor>& outputs) {
+        const Piece& piece = group.pieces[static_cast<size_t>(i)];
         sink(variant.number, piece.batch, piece.first, outputs);
-      }
+      });
+      DescribedProducts described = of_base;
+      const auto make = [&] {
+        const Stopwatch watch;
+        std::unique_ptr<Plan> rest = plans.make_part(variant.fused, {at, SIZE_MAX, live}, described);
+        cost_.switch_seconds += watch.seconds();
+        return rest;
+      };
+      each_piece(count, make, [&](Plan& rest, int64_t i) {
+        begin(rest, group.pieces[static_cast<size_t>(i)], at);
+        rest.execute();
+        answers.put(i, results(rest));
+      });
+      variant.fused = {};
     }
     for (Piece& piece : group.pieces) keeper.drop(piece.live);
     group.pieces.clear();

@@ -30,7 +30,8 @@ class Replay {
     bool interpreted = false;   ///< shapes depend on the data: every variant ran whole
   };
   /// Called for each variant and each piece of the data: the number of the variant, the batch, the place of the piece's
-  /// first sample in it, and the outputs. Pieces of one variant and one batch come in order.
+  /// first sample in it, and the outputs. Pieces of one variant and one batch come in order. One call at a time, from
+  /// any thread.
   using Sink = std::function<void(size_t variant, int64_t batch, int64_t first, const std::vector<Tensor>& outputs)>;
 
   explicit Replay(Engine& engine) : Replay(engine, Options()) {}

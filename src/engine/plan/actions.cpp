@@ -122,6 +122,15 @@ float row_max(const float* in, int64_t n) {
 
 }  // namespace
 
+DnnlAction::DnnlAction(dnnl::primitive primitive) : primitive_(std::move(primitive)), threads_(ThreadScope::current()) {
+  constexpr size_t kUsualSlots = 3;
+  slots_.reserve(kUsualSlots);
+  const_dnnl_primitive_desc_t description = nullptr;
+  dnnl::error::wrap_c_api(dnnl_primitive_get_primitive_desc(primitive_.get(), &description),
+                          "could not ask a primitive for what it is");
+  scratch_ = Desc(*dnnl_primitive_desc_query_md(description, dnnl_query_scratchpad_md, 0));
+}
+
 void DnnlAction::bind(Runtime& runtime) {
   for (Argument& argument : slots_) {
     argument.handle = runtime.pointers[static_cast<size_t>(argument.slot)];

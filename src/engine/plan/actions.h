@@ -16,19 +16,19 @@ namespace kaon {
 /// A oneDNN primitive and the slots of its arguments.
 class DnnlAction : public Action {
  public:
-  explicit DnnlAction(dnnl::primitive primitive) : primitive_(std::move(primitive)), threads_(ThreadScope::current()) {
-    slots_.reserve(kUsualSlots);
-  }
+  /// `primitive` was made with plan_attr().
+  explicit DnnlAction(dnnl::primitive primitive);
   void slot(int argument, const Desc& desc, int32_t slot) { slots_.push_back({argument, slot, desc, {}, nullptr}); }
   void fixed(int argument, const dnnl::memory& memory) {
     fixed_.push_back(memory);
     arguments_.push_back({argument, memory.get()});
   }
+  size_t scratch_bytes() const override { return scratch_.get_size(); }
+  void use_scratch(int32_t at) override { slot(DNNL_ARG_SCRATCHPAD, scratch_, at); }
   void bind(Runtime& runtime) override;
   void run(Runtime& runtime) override;
 
  private:
-  static constexpr size_t kUsualSlots = 3;
   struct Argument {
     int argument;
     int32_t slot;
@@ -38,6 +38,7 @@ class DnnlAction : public Action {
   };
   dnnl::primitive primitive_;
   int threads_;  ///< that it was made for
+  Desc scratch_;
   std::vector<Argument> slots_;
   std::vector<dnnl::memory> fixed_;
   std::vector<dnnl_exec_arg_t> arguments_;  ///< of `fixed_` and, once bound, of `slots_`
@@ -158,6 +159,7 @@ class AtenAction : public Action {
   AtenAction(const Kernel& kernel, const Node& node, std::vector<int32_t> inputs, std::vector<int32_t> outputs)
       : kernel_(kernel), node_(node), inputs_(std::move(inputs)), outputs_(std::move(outputs)) {}
   void run(Runtime& runtime) override;
+  bool rounds_by_threads() const override { return true; }  // ATen shares a long sum among them
 
  private:
   const Kernel& kernel_;

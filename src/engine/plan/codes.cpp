@@ -226,7 +226,7 @@ class CodesUser {
     if (!padded) bias = bias + weights.codes.to(at::kDouble).sum({1, 2, 3}) * static_cast<double>(in.low);
     const at::Tensor scales = (unit * end->scale).to(at::kFloat);
 
-    dnnl::primitive_attr attr;
+    dnnl::primitive_attr attr = plan_attr();
     attr.set_output_scales(1 << 1, {scales.data_ptr<float>(), scales.data_ptr<float>() + scales.numel()});
     if (padded && in.low != 0) attr.set_zero_points(DNNL_ARG_SRC, 0, {static_cast<int32_t>(-in.low)});
     dnnl::post_ops posts;

@@ -151,7 +151,7 @@ dnnl::primitive_attr Lowering::post_attr(const PlanOp& op, const PostPlan& plan,
       posts.append_binary(post.algorithm, (operand++)->desc);
     }
   }
-  dnnl::primitive_attr attr;
+  dnnl::primitive_attr attr = plan_attr();
   attr.set_post_ops(posts);
   return attr;
 }
@@ -172,8 +172,8 @@ void Lowering::post_ops_apart(const PlanOp& op, int32_t value, bool folded) {
     return facts(operand).shape == dims ? desc : plain_desc(operand_dims(facts(operand).shape, dims));
   };
   const auto binary = [&](const PostOp& step, const Desc& desc) {
-    return dnnl::binary::primitive_desc({step.algorithm, desc, operand_desc(step.operand, desc), desc}, dnnl_cpu(),
-                                        true);
+    return dnnl::binary::primitive_desc({step.algorithm, desc, operand_desc(step.operand, desc), desc}, plan_attr(),
+                                        dnnl_cpu(), true);
   };
   Form form = state(value).forms.front();
   const Desc plain = plain_desc(dims);
@@ -230,8 +230,7 @@ std::shared_ptr<Described> Lowering::described(const Product& product, const Des
 
 bool Lowering::emit_product(const PlanOp& op, const Product& product) {
   const int32_t y = op.outputs[0];
-  const std::shared_ptr<Described> bare =
-      described(product, product.destination, {}, [] { return dnnl::primitive_attr(); });
+  const std::shared_ptr<Described> bare = described(product, product.destination, {}, plan_attr);
   if (!bare->is_fast) return false;
   const Desc natural = product.open_rows ? product.destination : Desc(bare->description.query_md(dnnl::query::dst_md));
   bool apart = false;

@@ -12,7 +12,8 @@ namespace kaon {
 using dnnl::algorithm;
 
 dnnl::eltwise_forward::primitive_desc eltwise_desc(const PostOp& step, const Desc& desc) {
-  return {{dnnl::prop_kind::forward_inference, step.algorithm, desc, step.alpha, step.beta}, dnnl_cpu(), true};
+  return {
+      {dnnl::prop_kind::forward_inference, step.algorithm, desc, step.alpha, step.beta}, plan_attr(), dnnl_cpu(), true};
 }
 
 void Lowering::emit_eltwise(const PostOp& step, const Desc& desc, int32_t in, int32_t out) {
@@ -29,7 +30,7 @@ bool Lowering::emit_pool(const PlanOp& op, algorithm kind, const SlidingWindow& 
   const dnnl::pooling_forward::primitive_desc description(
       {dnnl::prop_kind::forward_inference, kind, source, any_layout(facts(y).shape), window.strides, window.kernel,
        window.begin, window.end},
-      dnnl_cpu(), true);
+      plan_attr(), dnnl_cpu(), true);
   if (!is_fast(description)) return false;
   const int32_t in = request(x, source);
   const int32_t out = define(y, description.dst_desc());
@@ -88,7 +89,7 @@ bool Lowering::lower_batch_norm(const PlanOp& op) {
       {dnnl::prop_kind::forward_inference, desc, op.node->get_float("epsilon", 1e-5F),
        dnnl::normalization_flags::use_scale | dnnl::normalization_flags::use_shift |
            dnnl::normalization_flags::use_global_stats},
-      dnnl_cpu(), true);
+      plan_attr(), dnnl_cpu(), true);
   if (!is_fast(description)) return false;
   const int32_t in = request(x, desc);
   const int32_t out = reuse_or_define(op, in, y, desc);
@@ -126,7 +127,7 @@ bool Lowering::lower_softmax(const PlanOp& op) {
     return true;
   }
   const dnnl::softmax_forward::primitive_desc description(
-      {dnnl::prop_kind::forward_inference, desc, static_cast<int>(axis)}, dnnl_cpu(), true);
+      {dnnl::prop_kind::forward_inference, desc, static_cast<int>(axis)}, plan_attr(), dnnl_cpu(), true);
   if (!is_fast(description)) return false;
   const int32_t in = request(x, desc);
   const int32_t out = reuse_or_define(op, in, y, desc);
@@ -229,7 +230,8 @@ bool Lowering::lower_binary(const PlanOp& op) {
     if (facts(first).shape == y_shape && !facts(first).is_static) {
       const Form form = first_form(first);
       const Desc second_desc = facts(second).shape == y_shape ? form.desc : plain_desc(facts(second).shape);
-      const dnnl::binary::primitive_desc description({dnnl_kind, form.desc, second_desc, form.desc}, dnnl_cpu(), true);
+      const dnnl::binary::primitive_desc description({dnnl_kind, form.desc, second_desc, form.desc}, plan_attr(),
+                                                     dnnl_cpu(), true);
       if (is_fast(description)) {
         const int32_t other = request(second, second_desc);
         const int32_t out = reuse_or_define(op, form.slot, y, form.desc);
@@ -301,7 +303,8 @@ bool Lowering::lower_concat(const PlanOp& op) {
     std::vector<Desc> sources;
     for (const int32_t id : parts)
       sources.push_back(facts(id).is_static ? plain_desc(facts(id).shape) : first_form(id).desc);
-    const dnnl::concat::primitive_desc description(any_layout(y_shape), static_cast<int>(axis), sources, dnnl_cpu());
+    const dnnl::concat::primitive_desc description(any_layout(y_shape), static_cast<int>(axis), sources, dnnl_cpu(),
+                                                   plan_attr());
     auto action = std::make_unique<DnnlAction>(dnnl::concat(description));
     const int32_t out = define(y, description.dst_desc());
     action->slot(DNNL_ARG_DST, description.dst_desc(), out);

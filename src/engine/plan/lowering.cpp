@@ -135,10 +135,12 @@ bool has_past(const Program& program) {
 
 }  // namespace
 
-Lowering::Lowering(const Program& program, PlanGraph graph, PackedWeights& packed, HookCalls hooks)
+Lowering::Lowering(const Program& program, PlanGraph graph, PackedWeights& packed, DescribedProducts& described,
+                   HookCalls hooks)
     : program_(program),
       graph_(std::move(graph)),
       packed_(packed),
+      described_(described),
       hooks_(std::move(hooks)),
       any_length_(takes_any_length(program)),
       grows_(has_past(program)),
@@ -336,6 +338,15 @@ int32_t Lowering::new_slot(int32_t value, size_t bytes, PlanSlot::Kind kind) {
   return out_.slots.back().root;
 }
 
+int32_t Lowering::scratch_slot(size_t bytes) {
+  PlanSlot slot;
+  slot.bytes = bytes;
+  slot.root = static_cast<int32_t>(out_.slots.size());
+  out_.slots.push_back(std::move(slot));
+  holders_.emplace_back();
+  return out_.slots.back().root;
+}
+
 int32_t Lowering::alias_slot(int32_t value, int32_t other) {
   PlanSlot slot = out_.slots[static_cast<size_t>(other)];
   slot.shape = facts(value).shape;
@@ -513,11 +524,16 @@ void Lowering::emit(std::unique_ptr<Action> action, std::initializer_list<int32_
                     std::initializer_list<int32_t> writes) {
   for (const int32_t slot : reads) touch(slot);
   for (const int32_t slot : writes) touch(slot);
+  if (const size_t bytes = action->scratch_bytes(); bytes > 0) {
+    const int32_t slot = scratch_slot(bytes);
+    touch(slot);
+    action->use_scratch(slot);
+  }
   out_.actions.push_back(std::move(action));
 }
 
 void Lowering::reorder(int32_t from, const Desc& from_desc, int32_t to, const Desc& to_desc) {
-  auto action = std::make_unique<DnnlAction>(dnnl::reorder({dnnl_cpu(), from_desc, dnnl_cpu(), to_desc}));
+  auto action = std::make_unique<DnnlAction>(dnnl::reorder({dnnl_cpu(), from_desc, dnnl_cpu(), to_desc, plan_attr()}));
   action->slot(DNNL_ARG_FROM, from_desc, from);
   action->slot(DNNL_ARG_TO, to_desc, to);
   emit(std::move(action), {from}, {to});

@@ -111,7 +111,9 @@ class Lowering {
     /// … or by `watch_pixels`, where the value has such a form.
     std::function<bool(int32_t)> wants_pixels;
   };
-  Lowering(const Program& program, PlanGraph graph, PackedWeights& packed, HookCalls hooks);
+  /// `described` is used and added to; it must outlive the Lowering.
+  Lowering(const Program& program, PlanGraph graph, PackedWeights& packed, DescribedProducts& described,
+           HookCalls hooks);
   Lowered run(const PlanPart& part = {});
 
  private:
@@ -158,6 +160,8 @@ class Lowering {
 
   // Slots and layouts (lowering.cpp)
   int32_t new_slot(int32_t value, size_t bytes, PlanSlot::Kind kind);
+  /// Memory without a value.
+  int32_t scratch_slot(size_t bytes);
   int32_t alias_slot(int32_t value, int32_t root);
   /// Gives `value` a slot of its own in `desc`.
   int32_t define(int32_t value, const Desc& desc);
@@ -275,13 +279,13 @@ class Lowering {
   const Program& program_;
   PlanGraph graph_;
   PackedWeights& packed_;
+  DescribedProducts& described_;
   HookCalls hooks_;
   bool any_length_;  ///< the program's inputs may have any length, so that plans are made often
   bool grows_;       ///< its texts grow by a token at a time: a plan for more of them runs once
   std::vector<ValueState> states_;
   std::vector<int32_t> deferred_;  ///< values that are still to be made
   std::vector<Movement> movements_;
-  DescribedProducts described_;
   std::vector<at::Tensor> countings_;          ///< 1, 2, 3 …, the longest last
   std::vector<std::pair<Map, Map>> reshaped_;  ///< maps under other shapes
   std::vector<std::vector<int32_t>> holders_;  ///< by root slot: values whose bytes lie there

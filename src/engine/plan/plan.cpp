@@ -183,6 +183,10 @@ void Plan::exchange(const Exchanged& exchanged) {
   for (const auto& action : lowered_.actions) action->exchange(exchanged);
 }
 
+bool Plan::rounds_by_threads() const {
+  return std::ranges::any_of(lowered_.actions, [](const auto& action) { return action->rounds_by_threads(); });
+}
+
 void Plan::save(std::byte* live) const {
   for (size_t i = 0; i < lowered_.live_out.size(); ++i) {
     const auto slot = static_cast<size_t>(lowered_.live_out_slots[i]);
@@ -385,10 +389,10 @@ PlanGraph Plans::fused(const Traced& traced, const VariantIds& variant) {
   return graph;
 }
 
-std::unique_ptr<Plan> Plans::make_part(PlanGraph fused, const PlanPart& part) {
+std::unique_ptr<Plan> Plans::make_part(PlanGraph fused, const PlanPart& part, DescribedProducts& described) {
   packed_.drop_unused();
   ++made_;
-  return std::make_unique<Plan>(Lowering(*program_, std::move(fused), packed_, hook_calls()).run(part));
+  return std::make_unique<Plan>(Lowering(*program_, std::move(fused), packed_, described, hook_calls()).run(part));
 }
 
 Plan& Plans::plan_of(Entry& entry, const VariantIds& variant) {
@@ -397,7 +401,8 @@ Plan& Plans::plan_of(Entry& entry, const VariantIds& variant) {
     entry.plans.splice(entry.plans.begin(), entry.plans, known);
     return *entry.plans.front().second;
   }
-  entry.plans.emplace_front(variant, make_part(fused(*entry.traced, variant), {}));
+  DescribedProducts described;
+  entry.plans.emplace_front(variant, make_part(fused(*entry.traced, variant), {}, described));
   if (entry.plans.size() > kVariantsKept) entry.plans.pop_back();
   return *entry.plans.front().second;
 }

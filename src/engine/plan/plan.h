@@ -31,6 +31,8 @@ class Plan {
   void save(std::byte* live) const;
   /// Whatever was made of the old weights holds the new ones, what is packed aside.
   void exchange(const Exchanged& exchanged);
+  /// Whether the last bits of its results may depend on the number of threads.
+  bool rounds_by_threads() const;
   const std::vector<LiveValue>& live_out() const { return lowered_.live_out; }
   const std::vector<bool>& cuttable() const { return lowered_.cuttable; }
 
@@ -77,8 +79,8 @@ class Plans {
   std::vector<Slice> slices(const std::vector<Value>& table);
   /// The graph of a variant, ready to be lowered.
   PlanGraph fused(const Traced& traced, const VariantIds& variant);
-  /// The plan of a part of a fused graph.
-  std::unique_ptr<Plan> make_part(PlanGraph fused, const PlanPart& part);
+  /// The plan of a part of a fused graph. `described` serves plans of variants that have most in common.
+  std::unique_ptr<Plan> make_part(PlanGraph fused, const PlanPart& part, DescribedProducts& described);
 
  private:
   struct Entry {

@@ -19,6 +19,12 @@ const dnnl::engine& dnnl_cpu() {
   return kEngine;
 }
 
+dnnl::primitive_attr plan_attr() {
+  dnnl::primitive_attr attr;
+  attr.set_scratchpad_mode(dnnl::scratchpad_mode::user);
+  return attr;
+}
+
 bool is_fast(const dnnl::primitive_desc_base& description) {
   // A primitive made of others names them too: "jit:avx2+ref".
   return description.get(true) != nullptr &&

@@ -63,6 +63,12 @@ class Action {
   virtual ~Action() = default;
   /// Called once, when every planned slot has its address.
   virtual void bind(Runtime&) {}
+  /// Bytes of memory that it needs while it runs …
+  virtual size_t scratch_bytes() const { return 0; }
+  /// … and the slot they are at.
+  virtual void use_scratch(int32_t) {}
+  /// Whether the last bits of what it computes may depend on the number of threads.
+  virtual bool rounds_by_threads() const { return false; }
   /// For those that hold a plan's weights themselves.
   virtual void exchange(const Exchanged&) {}
   virtual void run(Runtime&) = 0;
@@ -70,6 +76,10 @@ class Action {
 
 /// The CPU that oneDNN works on.
 const dnnl::engine& dnnl_cpu();
+
+/// What every primitive of a plan is made with: the plan gives it its scratch memory. oneDNN's own would belong to the
+/// thread that made the primitive, and a plan may be run by any.
+dnnl::primitive_attr plan_attr();
 
 /// Whether oneDNN has an implementation for it, and a better one than its reference, which goes element by element.
 bool is_fast(const dnnl::primitive_desc_base& description);
