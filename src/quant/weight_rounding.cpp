@@ -217,9 +217,9 @@ GptqFactor factor_for_gptq(const Matrix& gram, const GptqOptions& options, const
   }
   const DampedCholesky damped = damped_cholesky(turned, what);
   const Matrix inverse = inverse_of_lower(damped.factor);
-  result.lower = std::move(turned);
+  result.lower = FloatMatrix(cols, cols);
   for (int64_t i = 0; i < cols; ++i) {
-    for (int64_t j = 0; j < cols; ++j) result.lower(i, j) = inverse(from_end(j), from_end(i));
+    for (int64_t j = 0; j <= i; ++j) result.lower(i, j) = static_cast<float>(inverse(from_end(j), from_end(i)));
   }
   result.more = mean > 0 ? damped.damping / mean : 0;
   result.nothing = mean <= 0;
@@ -230,25 +230,25 @@ namespace {
 
 /// Some rows of a group, column after column in the order of a factor.
 struct RowTile {
-  static constexpr int64_t kRows = 16;
+  static constexpr int64_t kRows = 32;
 
   explicit RowTile(int64_t cols)
       : left(static_cast<size_t>(cols * kRows)), codes(left.size()), scale(left.size()), zero(left.size()) {}
 
-  std::vector<double> left;  ///< what is to be rounded; of columns that are, the error over lower(i, i)
+  std::vector<float> left;  ///< what is to be rounded; of columns that are, the error over lower(i, i)
   std::vector<float> codes;
   std::vector<float> scale;
   std::vector<float> zero;
   double errors[kRows] = {};
 };
 
-using Lanes = double __attribute__((vector_size(64), aligned(alignof(double)), may_alias));
+using Lanes = float __attribute__((vector_size(64), aligned(alignof(float)), may_alias));
 
 /// Takes from four columns what those before them lost.
-[[gnu::always_inline]] inline void take_back(const Matrix& lower, int64_t first, double* left) {
-  static_assert(2 * sizeof(Lanes) == RowTile::kRows * sizeof(double));
-  const double *a = &lower.data[static_cast<size_t>(first * lower.cols)], *b = a + lower.cols, *c = b + lower.cols,
-               *d = c + lower.cols;
+[[gnu::always_inline]] inline void take_back(const FloatMatrix& lower, int64_t first, float* left) {
+  static_assert(2 * sizeof(Lanes) == RowTile::kRows * sizeof(float));
+  const float *a = &lower.data[static_cast<size_t>(first * lower.cols)], *b = a + lower.cols, *c = b + lower.cols,
+              *d = c + lower.cols;
   const auto* lost = reinterpret_cast<const Lanes*>(left);
   Lanes* to = reinterpret_cast<Lanes*>(left) + 2 * first;
   Lanes a0 = to[0], a1 = to[1], b0 = to[2], b1 = to[3], c0 = to[4], c1 = to[5], d0 = to[6], d1 = to[7];
@@ -266,41 +266,38 @@ using Lanes = double __attribute__((vector_size(64), aligned(alignof(double)), m
   to[0] = a0, to[1] = a1, to[2] = b0, to[3] = b1, to[4] = c0, to[5] = c1, to[6] = d0, to[7] = d1;
 }
 
-KAON_SIMD void round_tile(const GridWeight& weight, const Matrix& lower, RowTile& tile) {
+KAON_SIMD void round_tile(const GridWeight& weight, const FloatMatrix& lower, RowTile& tile) {
   constexpr int64_t kRows = RowTile::kRows, kTogether = 4;
   // Added and taken off again, it leaves a small number rounded, half to even.
-  constexpr double kRounds = 0x1.8p52;
+  constexpr float kRounds = 0x1.8p23F;
   const int64_t cols = lower.cols;
-  const double lowest = weight.lowest, highest = weight.highest;
+  const auto lowest = static_cast<float>(weight.lowest), highest = static_cast<float>(weight.highest);
   double errors[kRows] = {};
   for (int64_t i = 0; i < cols; ++i) {
     const int64_t first = i / kTogether * kTogether;
     const bool together = first + kTogether <= cols;
     if (i == first && together) take_back(lower, first, tile.left.data());
-    double* left = tile.left.data() + i * kRows;
+    float* left = tile.left.data() + i * kRows;
     for (int64_t j = together ? first : 0; j < i; ++j) {
-      const double* lost = tile.left.data() + j * kRows;
+      const float* lost = tile.left.data() + j * kRows;
       for (int64_t r = 0; r < kRows; ++r) left[r] -= lower(i, j) * lost[r];
     }
     const float* scale = tile.scale.data() + i * kRows;
     const float* zero = tile.zero.data() + i * kRows;
-    double codes[kRows];
+    float* codes = tile.codes.data() + i * kRows;
     if (weight.is_float) {
       for (int64_t r = 0; r < kRows; ++r) {
-        const double ratio = left[r] / static_cast<double>(scale[r]);
-        codes[r] = static_cast<double>(weight.on_grid(ratio, static_cast<double>(zero[r])));
+        codes[r] = weight.on_grid(static_cast<double>(left[r] / scale[r]), static_cast<double>(zero[r]));
       }
     } else {
       for (int64_t r = 0; r < kRows; ++r) {
-        const double low = lowest - static_cast<double>(zero[r]), high = highest - static_cast<double>(zero[r]);
-        codes[r] = std::min(std::max(left[r] / static_cast<double>(scale[r]), low), high) + kRounds - kRounds;
+        const float low = lowest - zero[r], high = highest - zero[r];
+        codes[r] = std::min(std::max(left[r] / scale[r], low), high) + kRounds - kRounds;
       }
     }
-    float* out = tile.codes.data() + i * kRows;
     for (int64_t r = 0; r < kRows; ++r) {
-      out[r] = static_cast<float>(codes[r]);
-      const double error = (left[r] - codes[r] * static_cast<double>(scale[r])) / lower(i, i);
-      errors[r] += error * error;
+      const float error = (left[r] - codes[r] * scale[r]) / lower(i, i);
+      errors[r] += static_cast<double>(error) * static_cast<double>(error);
       left[r] = error;
     }
   }
@@ -323,7 +320,7 @@ std::vector<double> round_gptq(const GroupRows& rows, const GptqFactor& factor, 
         for (int64_t i = 0; i < cols; ++i) {
           const int64_t col = factor.order[static_cast<size_t>(i)];
           const auto at = static_cast<size_t>(i * kRows + r);
-          tile.left[at] = rows.target(from, col);
+          tile.left[at] = static_cast<float>(rows.target(from, col));
           tile.scale[at] = weight.scale(row, col);
           tile.zero[at] = weight.zero(row, col);
         }

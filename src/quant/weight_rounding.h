@@ -77,7 +77,7 @@ struct GptqOptions {
 /// What rounding a group's columns one after the other needs to know of G.
 struct GptqFactor {
   std::vector<int64_t> order;  ///< of the columns
-  Matrix lower;                ///< Uᵀ of G⁻¹ = Uᵀ·U, U upper triangular, rows and columns in that order
+  FloatMatrix lower;           ///< Uᵀ of G⁻¹ = Uᵀ·U, U upper triangular, rows and columns in that order
   double more = 0;             ///< what had to be added to the diagonal beyond the damping, relative to its mean
   bool nothing = false;        ///< G is 0
 };

@@ -23,7 +23,8 @@ bool has_ranges(const QuantizedModel& quantized) {
 std::vector<double> costs_of(const GptqFactor& factor) {
   std::vector<double> costs(factor.order.size());
   for (int64_t i = 0; i < std::ssize(factor.order); ++i) {
-    costs[static_cast<size_t>(factor.order[static_cast<size_t>(i)])] = 1 / (factor.lower(i, i) * factor.lower(i, i));
+    const auto step = static_cast<double>(factor.lower(i, i));
+    costs[static_cast<size_t>(factor.order[static_cast<size_t>(i)])] = 1 / (step * step);
   }
   return costs;
 }
