@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <mutex>
 #include <nlohmann/json.hpp>
 
 #include "base/atomic_file.h"
@@ -22,7 +23,7 @@ namespace {
 
 constexpr const char* kConfig = "config.json";
 constexpr const char* kIndex = "model.safetensors.index.json";
-constexpr int64_t kAtATime = 1 << 18;  ///< elements, or sixteenths of bytes, that one thread takes at a time
+constexpr int64_t kAtATime = 1 << 18;  ///< elements that one thread takes at a time
 
 DType float_type(ScaleType type) {
   if (type == ScaleType::Float16) return DType::Float16;
@@ -183,17 +184,24 @@ void FolderWriter::write_values(const std::string& tensor, std::span<const float
 }
 
 void FolderWriter::copy_others(Progress& progress) {
-  progress.begin("copying", std::ssize(checkpoint_));
-  int64_t done = 0;
+  // By file: writers to one wait for each other.
+  std::map<std::string, std::vector<std::pair<std::string, std::span<const std::byte>>>> by_file;
   for (const auto& [name, at] : checkpoint_) {
-    progress.at(++done);
-    if (coded_.contains(name)) continue;
-    const std::span<const std::byte> bytes = at.tensor.bytes();
-    SafetensorsDraft& shard = shard_of(name);
-    parallel_for(0, std::ssize(bytes), kAtATime * 16, [&, &tensor = name](int64_t first, int64_t last) {
-      shard.write(tensor, first, bytes.subspan(static_cast<size_t>(first), static_cast<size_t>(last - first)));
-    });
+    if (!coded_.contains(name)) by_file[at.file.string()].emplace_back(name, at.tensor.bytes());
   }
+  std::vector<std::string> files;
+  for (const auto& [file, tensors] : by_file) files.push_back(file);
+  progress.begin("copying", std::ssize(files));
+  std::mutex mutex;
+  int64_t done = 0;
+  parallel_for(0, std::ssize(files), 1, [&](int64_t first, int64_t last) {
+    for (int64_t i = first; i < last; ++i) {
+      const std::string& file = files[static_cast<size_t>(i)];
+      for (const auto& [name, bytes] : by_file.at(file)) shards_.at(file)->write(name, 0, bytes);
+      const std::lock_guard lock(mutex);
+      progress.at(++done);
+    }
+  });
   progress.end();
 }
 

@@ -1,7 +1,9 @@
 #include "api/quantize_folder.h"
 
 #include <algorithm>
+#include <atomic>
 #include <cmath>
+#include <mutex>
 #include <nlohmann/json.hpp>
 #include <set>
 
@@ -14,6 +16,7 @@
 #include "base/error.h"
 #include "base/json_text.h"
 #include "base/memory_usage.h"
+#include "base/parallel.h"
 #include "base/stopwatch.h"
 #include "engine/engine.h"
 #include "graph/stored.h"
@@ -43,7 +46,12 @@ double distance(const Tensor& a, const Tensor& b) {
   return all > 0 ? std::sqrt(lost / all) : std::sqrt(lost);
 }
 
-Tensor run_part(Model part, const Tensor& hidden) { return Engine(std::move(part)).run({{"hidden", hidden}}).front(); }
+/// Step by step: a plan would pack the weights, for one run.
+Tensor run_part(Model part, const Tensor& hidden) {
+  Frame frame = Engine(std::move(part)).start({{"hidden", hidden}});
+  frame.finish();
+  return frame.outputs().front();
+}
 
 class FolderQuantizer {
  public:
@@ -108,14 +116,35 @@ class FolderQuantizer {
   }
 
   void tensor_by_tensor(FolderWriter& writer, FolderJournal& journal) {
-    options_.progress->begin("layers", std::ssize(plan_.layers));
+    const int64_t count = std::ssize(plan_.layers);
+    options_.progress->begin("layers", count);
     int64_t done = 0;
-    for (const FolderLayer& layer : plan_.layers) {
-      if (!journal.has(layer.name)) {
-        writer.write_weight(layer);
-        journal.add(layer.name);
+    std::mutex mutex;
+    std::atomic<bool> stopped = false;
+    const auto write = [&](int64_t first, int64_t last) {
+      try {
+        for (int64_t i = first; i < last && !stopped; ++i) {
+          const FolderLayer& layer = plan_.layers[static_cast<size_t>(i)];
+          std::unique_lock lock(mutex);
+          if (!journal.has(layer.name)) {
+            lock.unlock();
+            writer.write_weight(layer);
+            lock.lock();
+            journal.add(layer.name);
+          }
+          options_.progress->at(++done);
+        }
+      } catch (...) {
+        stopped = true;
+        throw;
       }
-      options_.progress->at(++done);
+    };
+    // Writers to one file wait for each other. Layers that lie together, as each thread takes them, are in different
+    // files of a large model. One that is not coded by rows takes much memory.
+    if (std::ranges::all_of(plan_.layers, goes_by_rows)) {
+      parallel_for(0, count, 1, write);
+    } else {
+      write(0, count);
     }
     options_.progress->end();
   }
