@@ -15,6 +15,10 @@ import transformers
 from datasets import Dataset
 from llmcompressor import oneshot
 from llmcompressor.modifiers.gptq import GPTQModifier
+from loguru import logger
+
+logger.remove()  # a line for every layer
+logger.add(sys.stderr, level="ERROR")
 
 model_folder, like, text, window, count, threads, out = sys.argv[1:]
 window, count = int(window), int(count)
