@@ -69,11 +69,8 @@ bool wants_transposing(const Exporter& exporter, const Quantizer& quantizer, con
 
 /// Quantized values as floats: what is left where ONNX has no form for the codes.
 void store_fake(Exporter& exporter, const Quantizer& quantizer) {
-  const Tensor& exact = exact_values(exporter, quantizer);
-  std::vector<float> values(static_cast<size_t>(exact.size()));
-  quantizer.apply(float_view(exact), values, exact.shape());
-  const std::string name =
-      exporter.edit.constant(quantizer.tensor + "_" + quantizer.spec.format, Tensor::of(exact.shape(), values));
+  const std::string name = exporter.edit.constant(quantizer.tensor + "_" + quantizer.spec.format,
+                                                  quantizer.applied(exact_values(exporter, quantizer)));
   exporter.edit.redirect(quantizer.readers, name);
   redirect_inside(exporter.edit.graph(), quantizer.inner_readers,
                   [&](std::vector<Node>&) -> const std::string& { return name; });

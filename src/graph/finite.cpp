@@ -1,25 +1,40 @@
 #include "graph/finite.h"
 
 #include <algorithm>
+#include <mutex>
+
+#include "base/parallel.h"
 
 namespace kaon {
 namespace {
 
-/// All exponent bits set: NaN or Inf.
+/// All exponent bits set: NaN or Inf. The first such in [begin, end), or `end`.
 template <class Bits>
-int64_t first_with(std::span<const std::byte> bytes, Bits exponent) {
+int64_t first_between(const Bits* values, Bits exponent, int64_t begin, int64_t end) {
   constexpr int64_t kStride = 4096;
-  const auto* values = reinterpret_cast<const Bits*>(bytes.data());
-  const int64_t size = std::ssize(bytes) / static_cast<int64_t>(sizeof(Bits));
-  for (int64_t begin = 0; begin < size; begin += kStride) {
-    const int64_t end = std::min(size, begin + kStride);
+  for (; begin < end; begin += kStride) {
+    const int64_t stop = std::min(end, begin + kStride);
     Bits found = 0;  // without a branch: vectorized
-    for (int64_t i = begin; i < end; ++i) found |= static_cast<Bits>((values[i] & exponent) == exponent);
-    for (int64_t i = begin; found != 0 && i < end; ++i) {
+    for (int64_t i = begin; i < stop; ++i) found |= static_cast<Bits>((values[i] & exponent) == exponent);
+    for (int64_t i = begin; found != 0 && i < stop; ++i) {
       if ((values[i] & exponent) == exponent) return i;
     }
   }
-  return -1;
+  return end;
+}
+
+template <class Bits>
+int64_t first_with(std::span<const std::byte> bytes, Bits exponent) {
+  const auto* values = reinterpret_cast<const Bits*>(bytes.data());
+  const int64_t size = std::ssize(bytes) / static_cast<int64_t>(sizeof(Bits));
+  std::mutex mutex;
+  int64_t first = size;
+  parallel_for(0, size, int64_t{1} << 18, [&](int64_t begin, int64_t end) {
+    const int64_t found = first_between(values, exponent, begin, end);
+    const std::lock_guard lock(mutex);
+    if (found < end) first = std::min(first, found);
+  });
+  return first < size ? first : -1;
 }
 
 }  // namespace

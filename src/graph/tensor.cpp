@@ -62,14 +62,18 @@ Tensor Tensor::of_strings(Shape shape, std::vector<std::string> values) {
 }
 
 Tensor Tensor::copy_bytes(DType type, Shape shape, std::span<const std::byte> bytes) {
-  const int64_t wanted = stored_bytes(type, element_count(shape));
-  if (std::ssize(bytes) != wanted) {
-    fail(ErrorCode::InvalidInput, to_string(shape), "{} of this shape takes {} bytes, not {}", name_of(type), wanted,
-         bytes.size());
-  }
+  check_size(type, shape, bytes.size());
   const auto owner = std::make_shared_for_overwrite<std::byte[]>(bytes.size());
   if (!bytes.empty()) std::memcpy(owner.get(), bytes.data(), bytes.size());
   return {type, std::move(shape), owner, owner.get()};
+}
+
+void Tensor::check_size(DType type, const Shape& shape, size_t bytes) {
+  const int64_t wanted = stored_bytes(type, element_count(shape));
+  if (static_cast<int64_t>(bytes) != wanted) {
+    fail(ErrorCode::InvalidInput, to_string(shape), "{} of this shape takes {} bytes, not {}", name_of(type), wanted,
+         bytes);
+  }
 }
 
 int64_t Tensor::byte_size() const { return stored_bytes(type_, size_); }

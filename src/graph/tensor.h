@@ -35,6 +35,12 @@ class Tensor {
   static Tensor of(const Shape& shape, const std::vector<T>& values) {
     return of<T>(shape, std::span<const T>(values));
   }
+  /// Takes the values over.
+  template <typename T>
+  static Tensor of(const Shape& shape, std::vector<T>&& values);
+  /// `fill` writes every element. Nothing touches the memory before, so that its threads share the page faults.
+  template <typename T, typename Fill>
+  static Tensor filled(const Shape& shape, const Fill& fill);
   template <typename T>
   static Tensor scalar(T value) {
     return of<T>({}, std::span<const T>(&value, 1));
@@ -61,6 +67,9 @@ class Tensor {
   Tensor reshaped(Shape shape) const;
 
  private:
+  /// Throws InvalidInput unless `bytes` is what type and shape take.
+  static void check_size(DType type, const Shape& shape, size_t bytes);
+
   DType type_ = DType::Undefined;
   Shape shape_;
   int64_t size_ = 0;
@@ -128,6 +137,21 @@ void require_type(const Tensor& tensor, DType wanted);
 template <typename T>
 Tensor Tensor::of(const Shape& shape, std::span<const T> values) {
   return copy_bytes(dtype_of<T>(), shape, std::as_bytes(values));
+}
+
+template <typename T>
+Tensor Tensor::of(const Shape& shape, std::vector<T>&& values) {
+  check_size(dtype_of<T>(), shape, values.size() * sizeof(T));
+  const auto owner = std::make_shared<const std::vector<T>>(std::move(values));
+  return {dtype_of<T>(), shape, owner, reinterpret_cast<const std::byte*>(owner->data())};
+}
+
+template <typename T, typename Fill>
+Tensor Tensor::filled(const Shape& shape, const Fill& fill) {
+  const auto count = static_cast<size_t>(element_count(shape));
+  const auto owner = std::make_shared_for_overwrite<T[]>(count);
+  fill(std::span<T>(owner.get(), count));
+  return {dtype_of<T>(), shape, owner, reinterpret_cast<const std::byte*>(owner.get())};
 }
 
 template <typename T>

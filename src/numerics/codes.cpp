@@ -54,47 +54,58 @@ int32_t wide_integer_code(float y, float u, int32_t zero_point, int64_t low, int
   return static_cast<int32_t>(std::clamp(whole + zero_point, static_cast<double>(low), static_cast<double>(high)));
 }
 
-/// Fills `codes` with code(i) as values of type T.
+/// Fills `codes` with code(i, divided value, zero point) as values of type T.
 template <class T, class Code>
-void write_codes(std::byte* codes, int64_t count, const Code& code) {
+void write_codes(const float* HWY_RESTRICT values, const TileParams& params, int64_t count, std::byte* codes,
+                 const Code& code) {
   T step[Encoder::kStep];
-  for (int64_t i = 0; i < count; ++i) step[i] = static_cast<T>(code(i));
+  const float times = params.times;
+  if (params.tile == 1) {
+    const float* HWY_RESTRICT scale = params.scale;
+    const int32_t* HWY_RESTRICT zero = params.zero_point;
+    for (int64_t i = 0; i < count; ++i) {
+      step[i] = static_cast<T>(code(i, divided(values[i], times, scale[i]), zero == nullptr ? 0 : zero[i]));
+    }
+  } else {
+    int64_t i = 0;
+    for (int64_t tile = 0; i < count; ++tile) {
+      const int64_t end = std::min(count, (tile + 1) * params.tile - params.offset);
+      const float scale = params.scale[tile];
+      const int32_t zero = params.zero_point == nullptr ? 0 : params.zero_point[tile];
+      for (; i < end; ++i) step[i] = static_cast<T>(code(i, divided(values[i], times, scale), zero));
+    }
+  }
   std::memcpy(codes, step, static_cast<size_t>(count) * sizeof(T));
 }
 
-template <class Code>
-void write_codes(int code_bytes, std::byte* codes, int64_t count, const Code& code) {
-  switch (code_bytes) {
-    case 1: return write_codes<uint8_t>(codes, count, code);
-    case 2: return write_codes<uint16_t>(codes, count, code);
-    default: return write_codes<uint32_t>(codes, count, code);
-  }
-}
-
-void encode_step(const EncodeJob& job, const float* divided, const int32_t* zero_point, int64_t index, int64_t count,
+void encode_step(const EncodeJob& job, const float* values, const TileParams& params, int64_t index, int64_t count,
                  std::byte* codes) {
   const auto& [format, options, floats] = job;
-  float u[Encoder::kStep] = {};
-  int32_t zero[Encoder::kStep] = {};
+  float random[Encoder::kStep];
   if (options.rounding == Rounding::Stochastic) {
-    for (int64_t i = 0; i < count; ++i) u[i] = random_unit(options.seed, static_cast<uint64_t>(index + i));
+    for (int64_t i = 0; i < count; ++i) random[i] = random_unit(options.seed, static_cast<uint64_t>(index + i));
   }
-  if (zero_point != nullptr) std::copy_n(zero_point, count, zero);
   const int64_t low = format.integer_min();
   const int64_t high = format.integer_max();
   with_rounding(options.rounding, [&]<Rounding kRounding>() {
+    const auto u = [&](int64_t i) { return kRounding == Rounding::Stochastic ? random[i] : 0.0f; };
+    const auto write = [&](const auto& code) {
+      switch (format.code_bytes()) {
+        case 1: return write_codes<uint8_t>(values, params, count, codes, code);
+        case 2: return write_codes<uint16_t>(values, params, count, codes, code);
+        default: return write_codes<uint32_t>(values, params, count, codes, code);
+      }
+    };
     if (format.kind == FormatKind::Float) {
       const FloatCodec codec = *floats;  // a copy of its own can stay in registers
-      write_codes(format.code_bytes(), codes, count,
-                  [&](int64_t i) { return codec.encode<kRounding>(divided[i], u[i]); });
+      write([&](int64_t i, float y, int32_t) { return codec.encode<kRounding>(y, u(i)); });
     } else if (format.bits > 16) {
-      write_codes<int32_t>(
-          codes, count, [&](int64_t i) { return wide_integer_code<kRounding>(divided[i], u[i], zero[i], low, high); });
+      write([&](int64_t i, float y, int32_t zero) { return wide_integer_code<kRounding>(y, u(i), zero, low, high); });
     } else {
       const auto narrow_low = static_cast<int32_t>(low);
       const auto narrow_high = static_cast<int32_t>(high);
-      write_codes(format.code_bytes(), codes, count, [&](int64_t i) {
-        return integer_code<kRounding>(divided[i], u[i], zero[i], narrow_low, narrow_high);
+      write([&](int64_t i, float y, int32_t zero) {
+        return integer_code<kRounding>(y, u(i), zero, narrow_low, narrow_high);
       });
     }
   });
@@ -124,9 +135,9 @@ Encoder::Encoder(const Format& format, const QuantizeOptions& options) : format_
   if (format.kind == FormatKind::Float) codec_.emplace(format, options.saturate);
 }
 
-void Encoder::encode(const float* divided, const int32_t* zero_point, int64_t index, int64_t count,
+void Encoder::encode(const float* values, const TileParams& params, int64_t index, int64_t count,
                      std::byte* codes) const {
-  HWY_DYNAMIC_DISPATCH(encode_step)({format_, options_, codec_}, divided, zero_point, index, count, codes);
+  HWY_DYNAMIC_DISPATCH(encode_step)({format_, options_, codec_}, values, params, index, count, codes);
 }
 
 Decoder::Decoder(const Format& format) : format_(format) {

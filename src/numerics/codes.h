@@ -14,16 +14,27 @@ struct EncodeJob {
   const std::optional<FloatCodec>& codec;  ///< of Float formats
 };
 
-/// Already divided numbers to unpacked codes of an Integer or Float format, a step at a time.
+/// What the numbers of a step are divided by, and what their codes count from: the same for those of a tile.
+struct TileParams {
+  const float* scale;         ///< of the tile that the first number lies in; those of the next tiles follow
+  const int32_t* zero_point;  ///< likewise, or null: all 0
+  int64_t tile;               ///< numbers in a tile
+  int64_t offset;             ///< of the first number in its tile
+  float times = 1;            ///< the numbers are multiplied by it first
+};
+
+/// 0 where the scale is 0.
+inline float divided(float value, float times, float scale) { return scale == 0 ? 0.0f : value * times / scale; }
+
+/// Numbers to unpacked codes of an Integer or Float format, a step at a time.
 class Encoder {
  public:
   static constexpr int64_t kStep = 1024;
 
   Encoder(const Format& format, const QuantizeOptions& options);
 
-  /// count <= kStep. `zero_point` has one for each element, or is null; `index` is the first element's place in the
-  /// tensor. `codes` need not be aligned.
-  void encode(const float* divided, const int32_t* zero_point, int64_t index, int64_t count, std::byte* codes) const;
+  /// count <= kStep. `index` is the first element's place in the tensor. `codes` need not be aligned.
+  void encode(const float* values, const TileParams& params, int64_t index, int64_t count, std::byte* codes) const;
 
  private:
   const Format& format_;

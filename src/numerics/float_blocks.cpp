@@ -1,6 +1,7 @@
 #include "numerics/float_blocks.h"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <cstring>
 
@@ -51,6 +52,20 @@ BlockRange range_of(const float* HWY_RESTRICT values, int64_t count) {
   return {low + 0.0f, high + 0.0f, total};  // -0 becomes 0
 }
 
+// Positive floats are ordered as their bits are, and integers are what compilers vectorize here.
+void raise_amax_of(const float* HWY_RESTRICT values, int64_t count, int64_t tile, int64_t offset, float* amax) {
+  int64_t i = 0;
+  for (int64_t at = 0; i < count; ++at) {
+    const int64_t end = std::min(count, (at + 1) * tile - offset);
+    int32_t most = std::bit_cast<int32_t>(amax[at]);
+    for (; i < end; ++i) {
+      const int32_t magnitude = std::bit_cast<int32_t>(values[i]) & 0x7fffffff;
+      most = std::max(most, magnitude < 0x7f800000 ? magnitude : 0);
+    }
+    amax[at] = std::bit_cast<float>(most);
+  }
+}
+
 // Written out because Highway's own promotion turns Inf and NaN into numbers on targets without F16C.
 void convert_half(const uint16_t* HWY_RESTRICT in, int64_t count, float* HWY_RESTRICT out) {
   const hn::ScalableTag<float> d;
@@ -97,6 +112,7 @@ HWY_AFTER_NAMESPACE();
 namespace kaon {
 
 HWY_EXPORT(range_of);
+HWY_EXPORT(raise_amax_of);
 HWY_EXPORT(convert_half);
 HWY_EXPORT(convert_bfloat);
 
@@ -136,6 +152,10 @@ const float* load_floats(const FloatView& in, int64_t begin, int64_t count, floa
 }
 
 BlockRange block_range(const float* values, int64_t count) { return HWY_DYNAMIC_DISPATCH(range_of)(values, count); }
+
+void raise_amax(const float* values, int64_t count, int64_t tile, int64_t offset, float* amax) {
+  HWY_DYNAMIC_DISPATCH(raise_amax_of)(values, count, tile, offset, amax);
+}
 
 int64_t keep_finite(const float* values, int64_t count, float* out, NonFinite& others) {
   int64_t kept = 0;

@@ -40,6 +40,10 @@ struct BlockRange {
 /// count >= 1.
 BlockRange block_range(const float* values, int64_t count);
 
+/// Raises amax[0], amax[1] … to the largest finite magnitude in each tile of `tile` values; the first value is the one
+/// at `offset` of its tile.
+void raise_amax(const float* values, int64_t count, int64_t tile, int64_t offset, float* amax);
+
 /// Copies the finite values to `out`, counts the others, returns how many were copied.
 int64_t keep_finite(const float* values, int64_t count, float* out, NonFinite& others);
 

@@ -1,7 +1,6 @@
 #include "numerics/quantize.h"
 
 #include <algorithm>
-#include <bit>
 #include <cmath>
 
 #include "base/parallel.h"
@@ -108,17 +107,7 @@ class BlockQuantizer {
     for_each_block_step([&](int64_t index, int64_t count, int64_t first_tile, int64_t offset) {
       float scratch[kStep];
       const float* x = load_floats(in_, index, count, scratch);
-      int64_t tile = first_tile + offset / plan_.tile();
-      int64_t left = plan_.tile() - offset % plan_.tile();
-      for (int64_t i = 0; i < count; ++tile, left = plan_.tile()) {
-        // Positive floats are ordered as their bits are, and integers are what compilers vectorize here.
-        int32_t most = std::bit_cast<int32_t>(amax[tile]);
-        for (const int64_t stop = std::min(count, i + left); i < stop; ++i) {
-          const int32_t magnitude = std::bit_cast<int32_t>(x[i]) & 0x7fffffff;
-          most = std::max(most, magnitude < 0x7f800000 ? magnitude : 0);
-        }
-        amax[tile] = std::bit_cast<float>(most);
-      }
+      raise_amax(x, count, plan_.tile(), offset % plan_.tile(), amax.data() + first_tile + offset / plan_.tile());
     });
     return amax;
   }
@@ -131,13 +120,15 @@ class BlockQuantizer {
     const Encoder encoder(wide, options_);
     std::vector<std::byte> widened = tensor.scales;
     for_each_block_step([&](int64_t index, int64_t count, int64_t first_tile, int64_t offset) {
-      float y[kStep];
+      float scratch[kStep];
       int16_t codes[kStep];
-      divide(tensor, index, count, first_tile, offset, y);
-      encoder.encode(y, nullptr, index, count, reinterpret_cast<std::byte*>(codes));
+      const float* x = load_floats(in_, index, count, scratch);
+      const StepScales scales(*this, tensor, first_tile, offset, count);
+      encoder.encode(x, scales.params, index, count, reinterpret_cast<std::byte*>(codes));
       for (int64_t i = 0; i < count; ++i) {
         if (codes[i] >= element_.integer_min() && codes[i] <= element_.integer_max()) continue;
-        if (!std::isfinite(y[i])) continue;
+        const float scale = scales.scale[(scales.params.offset + i) / plan_.tile()];
+        if (!std::isfinite(divided(x[i], tensor.global_scale, scale))) continue;
         const int64_t tile = first_tile + (offset + i) / plan_.tile();
         widened[tile] = static_cast<std::byte>(static_cast<uint8_t>(tensor.scales[tile]) + 1);
       }
@@ -150,23 +141,30 @@ class BlockQuantizer {
     const int64_t code_bytes = element_.code_bytes();
     parallel_for(0, in_.size, kGrain, [&](int64_t begin, int64_t end) {
       for_each_step(plan_, begin, end, [&](int64_t index, int64_t count, int64_t first_tile, int64_t offset) {
-        float y[kStep];
-        divide(tensor, index, count, first_tile, offset, y);
-        encoder.encode(y, nullptr, index, count, tensor.codes.data() + index * code_bytes);
+        float scratch[kStep];
+        const float* x = load_floats(in_, index, count, scratch);
+        const StepScales scales(*this, tensor, first_tile, offset, count);
+        encoder.encode(x, scales.params, index, count, tensor.codes.data() + index * code_bytes);
       });
     });
   }
 
-  /// x · global_scale / scale, 0 where the scale is 0.
-  void divide(const BlockTensor& tensor, int64_t index, int64_t count, int64_t first_tile, int64_t offset,
-              float* y) const {
-    float scratch[kStep];
+  /// The scales of the blocks that a step meets.
+  struct StepScales {
+    StepScales(const BlockQuantizer& quantizer, const BlockTensor& tensor, int64_t first_tile, int64_t offset,
+               int64_t count)
+        : params{scale, nullptr, quantizer.plan_.tile(), offset % quantizer.plan_.tile(), tensor.global_scale} {
+      const int64_t first = offset / params.tile, last = (offset + count - 1) / params.tile;
+      for (int64_t tile = first; tile <= last; ++tile) {
+        scale[tile - first] = quantizer.scaling_.scale(static_cast<uint8_t>(tensor.scales[first_tile + tile]));
+      }
+    }
+    StepScales(const StepScales&) = delete;
+    StepScales& operator=(const StepScales&) = delete;
+
     float scale[kStep];
-    const float* x = load_floats(in_, index, count, scratch);
-    spread(plan_, first_tile, offset, count, scale,
-           [&](int64_t tile) { return scaling_.scale(static_cast<uint8_t>(tensor.scales[tile])); });
-    for (int64_t i = 0; i < count; ++i) y[i] = scale[i] == 0 ? 0.0f : x[i] * tensor.global_scale / scale[i];
-  }
+    TileParams params;
+  };
 
   FloatView in_;
   const Format& format_;
@@ -187,14 +185,14 @@ void quantize(FloatView in, std::span<std::byte> codes, const Format& format, co
   const RowPlan plan(params.tiling);
   const Encoder encoder(format, options);
   parallel_for(0, in.size, kGrain, [&](int64_t begin, int64_t end) {
-    StepParams step;
     float scratch[kStep];
-    float y[kStep];
     for_each_step(plan, begin, end, [&](int64_t index, int64_t count, int64_t first_tile, int64_t offset) {
-      step.fill(plan, params, first_tile, offset, count);
       const float* x = load_floats(in, index, count, scratch);
-      for (int64_t i = 0; i < count; ++i) y[i] = x[i] / step.scale[i];
-      encoder.encode(y, step.zero_points(), index, count, codes.data() + index * format.code_bytes());
+      const int64_t tile = plan.tile(), first = first_tile + offset / tile;
+      const TileParams of_step{params.scale.data() + first,
+                               params.zero_point.empty() ? nullptr : params.zero_point.data() + first, tile,
+                               offset % tile};
+      encoder.encode(x, of_step, index, count, codes.data() + index * format.code_bytes());
     });
   });
 }

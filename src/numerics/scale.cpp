@@ -27,7 +27,57 @@ float round_to(float value, const Format& format) {
   return rounded == 0 ? static_cast<float>(format.smallest()) : rounded;
 }
 
-float stored_scale(float scale, ScaleType type) { return round_scale(std::max(scale, FLT_MIN), type); }
+/// choose_scale() for many ranges: what the format says is looked up once.
+class ScaleChooser {
+ public:
+  ScaleChooser(const Format& format, Symmetry symmetry, ScaleType type)
+      : type_(type), is_float_(format.kind == FormatKind::Float), asymmetric_(symmetry == Symmetry::Asymmetric) {
+    if (format.kind == FormatKind::Block) {
+      fail(ErrorCode::InvalidInput, "format", "the blocks of {} find their own scale", format.name);
+    }
+    if (is_float_) {
+      most_ = static_cast<float>(format.max());
+      return;
+    }
+    lowest_ = static_cast<double>(format.integer_min());
+    highest_ = static_cast<double>(format.integer_max());
+    steps_ = format.integer_max() - format.integer_min();
+    most_ = static_cast<float>(steps_ / 2);
+    if (!asymmetric_ && !format.is_signed) middle_ = int32_t{1} << (format.bits - 1);
+  }
+
+  ScaleZero operator()(Range range) const {
+    const float first = clean_bound(range.min);
+    const float second = clean_bound(range.max);
+    const float min = std::min({first, second, 0.0f});
+    const float max = std::max({first, second, 0.0f});
+    const float amax = std::max(-min, max);
+    if (amax == 0) return {1, middle_};
+    if (is_float_ || !asymmetric_) return {stored(amax / most_), middle_};
+    float scale = (max - min) / static_cast<float>(steps_);
+    if (std::isinf(scale)) scale = static_cast<float>((static_cast<double>(max) - min) / static_cast<double>(steps_));
+    scale = stored(scale);
+    const float zero_point = static_cast<float>(lowest_) - min / scale;
+    constexpr double kWhole = 0x1.8p52;  // a double this large has no fraction left, so the addition rounds
+    const double whole = (std::clamp<double>(zero_point, lowest_, highest_) + kWhole) - kWhole;
+    return {scale, static_cast<int32_t>(whole)};
+  }
+
+ private:
+  float stored(float scale) const {
+    scale = std::max(scale, FLT_MIN);
+    return type_ == ScaleType::Float32 ? scale : round_scale(scale, type_);
+  }
+
+  ScaleType type_;
+  bool is_float_;
+  bool asymmetric_;
+  float most_ = 0;  ///< what the largest magnitude is divided by
+  int64_t steps_ = 0;
+  double lowest_ = 0;
+  double highest_ = 0;
+  int32_t middle_ = 0;  ///< the zero point of symmetric codes
+};
 
 }  // namespace
 
@@ -45,30 +95,7 @@ float round_scale(float scale, ScaleType type) {
 }
 
 ScaleZero choose_scale(Range range, const Format& format, Symmetry symmetry, ScaleType type) {
-  if (format.kind == FormatKind::Block) {
-    fail(ErrorCode::InvalidInput, "format", "the blocks of {} find their own scale", format.name);
-  }
-  const float first = clean_bound(range.min);
-  const float second = clean_bound(range.max);
-  const float min = std::min({first, second, 0.0f});
-  const float max = std::max({first, second, 0.0f});
-  const float amax = std::max(-min, max);
-
-  const bool symmetric_unsigned =
-      format.kind == FormatKind::Integer && !format.is_signed && symmetry != Symmetry::Asymmetric;
-  const int32_t middle = symmetric_unsigned ? int32_t{1} << (format.bits - 1) : 0;
-  if (amax == 0) return {1, middle};
-  if (format.kind == FormatKind::Float) return {stored_scale(amax / static_cast<float>(format.max()), type), 0};
-  const int64_t steps = format.integer_max() - format.integer_min();
-  const int64_t half = steps / 2;
-  if (symmetry != Symmetry::Asymmetric) return {stored_scale(amax / static_cast<float>(half), type), middle};
-  float scale = (max - min) / static_cast<float>(steps);
-  if (std::isinf(scale)) scale = static_cast<float>((static_cast<double>(max) - min) / static_cast<double>(steps));
-  scale = stored_scale(scale, type);
-  const auto lowest = static_cast<double>(format.integer_min());
-  const auto highest = static_cast<double>(format.integer_max());
-  const float zero_point = static_cast<float>(format.integer_min()) - min / scale;
-  return {scale, static_cast<int32_t>(std::nearbyint(std::clamp<double>(zero_point, lowest, highest)))};
+  return ScaleChooser(format, symmetry, type)(range);
 }
 
 QuantParams choose_params(FloatView in, const Tiling& tiling, const Format& format, Symmetry symmetry, ScaleType type) {
@@ -79,8 +106,9 @@ QuantParams choose_params(FloatView in, const Tiling& tiling, const Format& form
   params.scale.reserve(ranges.size());
   params.zero_point.reserve(ranges.size());
   bool any_zero_point = false;
+  const ScaleChooser choose(format, symmetry, type);
   for (const Range& range : ranges) {
-    const ScaleZero chosen = choose_scale(range, format, symmetry, type);
+    const ScaleZero chosen = choose(range);
     params.scale.push_back(chosen.scale);
     params.zero_point.push_back(chosen.zero_point);
     any_zero_point |= chosen.zero_point != 0;

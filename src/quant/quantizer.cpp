@@ -21,6 +21,11 @@ void Quantizer::apply(FloatView in, std::span<float> out, std::span<const int64_
   }
 }
 
+Tensor Quantizer::applied(const Tensor& exact) const {
+  return Tensor::filled<float>(exact.shape(),
+                               [&](std::span<float> out) { apply(float_view(exact), out, exact.shape()); });
+}
+
 nlohmann::ordered_json to_json(const Skipped& skipped) {
   nlohmann::ordered_json row{{"layer", skipped.layer}, {"reason", skipped.reason}};
   if (skipped.bytes > 0) row["bytes"] = skipped.bytes;

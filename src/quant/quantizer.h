@@ -45,6 +45,8 @@ struct Quantizer {
   bool calibrated() const { return dynamic || !learns_scales(format(spec.format)) || !params.scale.empty(); }
   /// Quantizes and dequantizes; `out` may be `in`.
   void apply(FloatView in, std::span<float> out, std::span<const int64_t> shape) const;
+  /// A float tensor likewise, as float32.
+  Tensor applied(const Tensor& exact) const;
 };
 
 struct Skipped {

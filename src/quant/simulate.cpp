@@ -48,11 +48,8 @@ class Simulation {
 
   /// A weight or bias with its quantized values; the float one stays where others read it.
   void constant(const Quantizer& quantizer) {
-    const Tensor& exact = constant_of(quantized_, quantizer.tensor);
-    std::vector<float> values(static_cast<size_t>(exact.size()));
-    quantizer.apply(float_view(exact), values, exact.shape());
     const std::string name = quantized_name(quantizer.tensor, quantizer.id);
-    add_constant(name, Tensor::of(exact.shape(), values));
+    add_constant(name, quantizer.applied(constant_of(quantized_, quantizer.tensor)));
     edit_.redirect(quantizer.readers, name);
     redirect_inside(edit_.graph(), quantizer.inner_readers,
                     [&](std::vector<Node>&) -> const std::string& { return name; });

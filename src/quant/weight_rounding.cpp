@@ -166,7 +166,7 @@ void write_codes(QuantizedModel& quantized, const GridWeight& weight, const Floa
   }
   const Shape& shape = weight.layers.front()->weight_shape;
   weight.quantizer->apply(values, values, shape);
-  quantized.rounded[weight.quantizer->tensor] = Tensor::of(shape, values);
+  quantized.rounded[weight.quantizer->tensor] = Tensor::of(shape, std::move(values));
 }
 
 std::vector<double> row_errors(const GroupRows& rows, const FloatMatrix& codes) {

@@ -60,9 +60,7 @@ Variant WhatIf::variant(const Question& question) const {
     } else if (params != question.params.end() || other != question.constants.end()) {
       Quantizer changed = quantizer;
       if (params != question.params.end()) changed.params = params->second;
-      std::vector<float> values(static_cast<size_t>(exact.size()));
-      changed.apply(float_view(exact), values, exact.shape());
-      variant.constants[name] = Tensor::of(exact.shape(), values);
+      variant.constants[name] = changed.applied(exact);
     }
   }
   const Graph& simulated = engine_->model().graph;

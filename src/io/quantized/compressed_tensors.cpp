@@ -65,15 +65,18 @@ std::vector<std::byte> bytes_of(const std::vector<uint32_t>& words) {
   return {bytes.begin(), bytes.end()};
 }
 
-std::vector<std::byte> pack_rows(const CodedMatrix& matrix, std::vector<std::byte> codes, int bits, bool is_signed) {
-  if (is_signed) add_offset(codes, 1 << (bits - 1));
+std::vector<std::byte> pack_rows(const CodedMatrix& matrix, int bits, bool is_signed) {
   const int64_t each = packed_words(matrix.cols, bits);
-  std::vector<uint32_t> words(static_cast<size_t>(matrix.rows * each));
+  std::vector<std::byte> packed(static_cast<size_t>(matrix.rows * each) * sizeof(uint32_t));
+  const std::span words(reinterpret_cast<uint32_t*>(packed.data()), static_cast<size_t>(matrix.rows * each));
+  std::vector<std::byte> codes(static_cast<size_t>(matrix.cols));
   for (int64_t row = 0; row < matrix.rows; ++row) {
-    pack_words(codes.data() + row * matrix.cols, matrix.cols, bits,
-               std::span(words).subspan(static_cast<size_t>(row * each), static_cast<size_t>(each)));
+    std::copy_n(matrix.codes.data() + row * matrix.cols, matrix.cols, codes.data());
+    if (is_signed) add_offset(codes, 1 << (bits - 1));
+    pack_words(codes.data(), matrix.cols, bits,
+               words.subspan(static_cast<size_t>(row * each), static_cast<size_t>(each)));
   }
-  return bytes_of(words);
+  return packed;
 }
 
 /// [rows, groups] packed along the rows: [⌈rows · bits / 32⌉, groups].
@@ -155,7 +158,8 @@ std::vector<std::vector<std::byte>> encode(const CodedMatrix& matrix, const std:
   const Format& kind = format(matrix.spec.format);
   std::vector<std::vector<std::byte>> parts;
   if (is_fp4(layout)) {
-    parts = {pack_nibbles(matrix.codes), matrix.block_scales};
+    parts.push_back(pack_nibbles(matrix.codes));
+    parts.push_back(matrix.block_scales);
     if (layout == kNvfp4) parts.push_back(in_type(std::span(&matrix.global_scale, 1), DType::Float32));
     return parts;
   }
@@ -164,16 +168,17 @@ std::vector<std::vector<std::byte>> encode(const CodedMatrix& matrix, const std:
   if (layout == kPacked) {
     const std::array<int64_t, 2> shape{matrix.rows, matrix.cols};
     const auto shape_bytes = std::as_bytes(std::span(shape));
-    parts = {pack_rows(matrix, matrix.codes, kind.bits, kind.is_signed),
-             in_type(matrix.scale, scale_type),
-             {shape_bytes.begin(), shape_bytes.end()}};
+    parts.push_back(pack_rows(matrix, kind.bits, kind.is_signed));
+    parts.push_back(in_type(matrix.scale, scale_type));
+    parts.emplace_back(shape_bytes.begin(), shape_bytes.end());
     if (!matrix.spec.symmetric) {
       parts.push_back(one ? signed_zero_points(matrix, kind.bits, kind.is_signed)
                           : pack_zero_points(matrix, kind.bits, kind.is_signed));
     }
     return parts;
   }
-  parts = {matrix.codes, in_type(matrix.scale, scale_type)};
+  parts.push_back(matrix.codes);
+  parts.push_back(in_type(matrix.scale, scale_type));
   if (layout == kInt) {
     if (!kind.is_signed) add_offset(parts.front(), -(1 << (kind.bits - 1)));
     if (!matrix.spec.symmetric) parts.push_back(signed_zero_points(matrix, kind.bits, kind.is_signed));

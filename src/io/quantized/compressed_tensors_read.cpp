@@ -232,8 +232,7 @@ Tensor decode(const Args& args, const std::string& layout, const FindPart& find,
                                          : packed      ? static_cast<float>(code - (1 << (args.bits - 1)))
                                                        : static_cast<float>(static_cast<int8_t>(code));
   }
-  const auto values = std::make_shared<std::vector<float>>(static_cast<size_t>(rows * cols));
-  parallel_for(0, rows, 16, [&](int64_t first, int64_t last) {
+  const auto decode_rows = [&](std::span<float> values, int64_t first, int64_t last) {
     std::vector<std::byte> row(static_cast<size_t>(cols));
     for (int64_t r = first; r < last; ++r) {
       const std::byte* from = codes.bytes().data();
@@ -244,7 +243,7 @@ Tensor decode(const Args& args, const std::string& layout, const FindPart& find,
       } else {
         std::copy(from + r * cols, from + (r + 1) * cols, row.begin());
       }
-      float* to = values->data() + r * cols;
+      float* to = values.data() + r * cols;
       for (int64_t begin = 0; begin < cols; begin += scale.each_col) {
         const float step = layout.starts_with("nvfp4") ? scale.at(r, begin) / global : scale.at(r, begin);
         const float off = zero.values.empty() ? 0 : zero.at(r, begin);
@@ -253,9 +252,10 @@ Tensor decode(const Args& args, const std::string& layout, const FindPart& find,
         }
       }
     }
+  };
+  return Tensor::filled<float>(shape, [&](std::span<float> values) {
+    parallel_for(0, rows, 16, [&](int64_t first, int64_t last) { decode_rows(values, first, last); });
   });
-  const auto* data = reinterpret_cast<const std::byte*>(values->data());
-  return {DType::Float32, shape, values, data};
 }
 
 }  // namespace kaon::compressed_tensors
