@@ -17,6 +17,7 @@
 #include "base/json_text.h"
 #include "base/memory_usage.h"
 #include "base/parallel.h"
+#include "base/recycled_memory.h"
 #include "base/stopwatch.h"
 #include "engine/engine.h"
 #include "graph/stored.h"
@@ -59,6 +60,7 @@ class FolderQuantizer {
       : in_(in), out_(out), data_(data), options_(options), model_(lm::LanguageModel::open(in)) {}
 
   QuantizeReport run(const Config& config) {
+    const Recycling recycling;  // blocks are much alike
     const Checkpoint checkpoint = read_checkpoint(in_);
     if (model_.config().has({"quantization_config"})) {
       fail(ErrorCode::InvalidInput, in_.string(), "is quantized already; a float checkpoint is needed");

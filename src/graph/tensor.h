@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "base/recycled_memory.h"
 #include "graph/dtype.h"
 
 namespace kaon {
@@ -149,9 +150,9 @@ Tensor Tensor::of(const Shape& shape, std::vector<T>&& values) {
 template <typename T, typename Fill>
 Tensor Tensor::filled(const Shape& shape, const Fill& fill) {
   const auto count = static_cast<size_t>(element_count(shape));
-  const auto owner = std::make_shared_for_overwrite<T[]>(count);
-  fill(std::span<T>(owner.get(), count));
-  return {dtype_of<T>(), shape, owner, reinterpret_cast<const std::byte*>(owner.get())};
+  const std::shared_ptr<std::byte> owner = recycled_bytes(count * sizeof(T));
+  fill(std::span<T>(reinterpret_cast<T*>(owner.get()), count));
+  return {dtype_of<T>(), shape, owner, owner.get()};
 }
 
 template <typename T>

@@ -232,6 +232,7 @@ Tensor decode(const Args& args, const std::string& layout, const FindPart& find,
                                          : packed      ? static_cast<float>(code - (1 << (args.bits - 1)))
                                                        : static_cast<float>(static_cast<int8_t>(code));
   }
+  const auto middle = static_cast<float>(1 << (args.bits - 1));  // of packed codes, which count from 0
   const auto decode_rows = [&](std::span<float> values, int64_t first, int64_t last) {
     std::vector<std::byte> row(static_cast<size_t>(cols));
     for (int64_t r = first; r < last; ++r) {
@@ -244,11 +245,15 @@ Tensor decode(const Args& args, const std::string& layout, const FindPart& find,
         std::copy(from + r * cols, from + (r + 1) * cols, row.begin());
       }
       float* to = values.data() + r * cols;
+      const auto* codes_of_row = reinterpret_cast<const uint8_t*>(row.data());
       for (int64_t begin = 0; begin < cols; begin += scale.each_col) {
         const float step = layout.starts_with("nvfp4") ? scale.at(r, begin) / global : scale.at(r, begin);
         const float off = zero.values.empty() ? 0 : zero.at(r, begin);
-        for (int64_t c = begin; c < std::min(cols, begin + scale.each_col); ++c) {
-          to[c] = (numbers[static_cast<size_t>(row[static_cast<size_t>(c)])] - off) * step;
+        const int64_t end = std::min(cols, begin + scale.each_col);
+        if (packed) {
+          for (int64_t c = begin; c < end; ++c) to[c] = (static_cast<float>(codes_of_row[c]) - middle - off) * step;
+        } else {
+          for (int64_t c = begin; c < end; ++c) to[c] = (numbers[codes_of_row[c]] - off) * step;
         }
       }
     }
