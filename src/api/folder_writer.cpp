@@ -185,9 +185,9 @@ void FolderWriter::write_values(const std::string& tensor, std::span<const float
 
 void FolderWriter::copy_others(Progress& progress) {
   // By file: writers to one wait for each other.
-  std::map<std::string, std::vector<std::pair<std::string, std::span<const std::byte>>>> by_file;
+  std::map<std::string, std::vector<std::string>> by_file;
   for (const auto& [name, at] : checkpoint_) {
-    if (!coded_.contains(name)) by_file[at.file.string()].emplace_back(name, at.tensor.bytes());
+    if (!coded_.contains(name)) by_file[at.file.string()].push_back(name);
   }
   std::vector<std::string> files;
   for (const auto& [file, tensors] : by_file) files.push_back(file);
@@ -197,7 +197,7 @@ void FolderWriter::copy_others(Progress& progress) {
   parallel_for(0, std::ssize(files), 1, [&](int64_t first, int64_t last) {
     for (int64_t i = first; i < last; ++i) {
       const std::string& file = files[static_cast<size_t>(i)];
-      for (const auto& [name, bytes] : by_file.at(file)) shards_.at(file)->write(name, 0, bytes);
+      for (const std::string& name : by_file.at(file)) shards_.at(file)->copy(name, checkpoint_.at(name));
       const std::lock_guard lock(mutex);
       progress.at(++done);
     }

@@ -47,11 +47,8 @@ double distance(const Tensor& a, const Tensor& b) {
   return all > 0 ? std::sqrt(lost / all) : std::sqrt(lost);
 }
 
-/// Step by step: a plan would pack the weights, for one run.
 Tensor run_part(Model part, const Tensor& hidden) {
-  Frame frame = Engine(std::move(part)).start({{"hidden", hidden}});
-  frame.finish();
-  return frame.outputs().front();
+  return Engine(std::move(part), Runs::Once).run({{"hidden", hidden}}).front();
 }
 
 class FolderQuantizer {
@@ -245,7 +242,7 @@ class FolderQuantizer {
   void check_blocks(const fs::path& draft) {
     if (!model_.facts().causal) return;
     const lm::LanguageModel file = lm::LanguageModel::open(draft);
-    constexpr int64_t kTokens = 16;
+    constexpr int64_t kTokens = 4;
     std::vector<int64_t> ids;
     for (int64_t i = 0; i < 2 * kTokens; ++i) ids.push_back((i * 7919 + 13) % model_.facts().vocabulary);
     const Tensor hidden = Engine(file.embedding()).run({{"input_ids", Tensor::of<int64_t>({2, kTokens}, ids)}}).front();

@@ -59,7 +59,8 @@ std::vector<Value> load_inputs(const Program& program, const TensorMap& inputs) 
   return table;
 }
 
-Engine::Engine(Model model) : program_(Program::compile(std::move(model))), plans_(std::make_unique<Plans>(program_)) {}
+Engine::Engine(Model model, Runs runs)
+    : program_(Program::compile(std::move(model), runs)), plans_(std::make_unique<Plans>(program_)) {}
 Engine::~Engine() = default;
 Engine::Engine(Engine&&) noexcept = default;
 Engine& Engine::operator=(Engine&&) noexcept = default;

@@ -124,11 +124,14 @@ class Frame {
   std::unique_ptr<State> state_;
 };
 
+/// How often a plan is going to run: weights are laid out anew for one that runs often.
+enum class Runs : uint8_t { Often, Once };
+
 /// A model made ready to run. Copies nothing of the weights; safe to use from one thread at a time.
 class Engine {
  public:
   /// Throws Unsupported with one message that lists every node it cannot run.
-  explicit Engine(Model model);
+  explicit Engine(Model model, Runs runs = Runs::Often);
   ~Engine();
   Engine(Engine&&) noexcept;
   Engine& operator=(Engine&&) noexcept;

@@ -53,6 +53,18 @@ TEST(Engine, ChecksInputs) {
             std::string::npos);
 }
 
+TEST(Engine, WhatRunsOnceGivesTheSame) {
+  // Whole numbers, so that the order of a sum does not show.
+  const Model model = make_model({make_node("MatMul", {"x", "w"}, {"y"})}, {make_counting("w", {64, 48})},
+                                 {make_value("x", {1, -1, 64})}, {"y"});
+  for (const int64_t length : {1, 2, 8, 9, 100}) {
+    std::vector<float> values(static_cast<size_t>(64 * length));
+    for (size_t i = 0; i < values.size(); ++i) values[i] = static_cast<float>(i * i % 7) - 3;
+    const TensorMap inputs{{"x", Tensor::of({1, length, 64}, values)}};
+    EXPECT_EQ(numbers(Engine(model, Runs::Once).run(inputs)[0]), numbers(Engine(model).run(inputs)[0])) << length;
+  }
+}
+
 TEST(Engine, KernelFailuresNameTheNode) {
   Engine engine(make_model({make_node("MatMul", {"x", "w"}, {"y"})}, {make_counting("w", {4, 2})},
                            {make_value("x", {2, 3})}, {"y"}));

@@ -35,7 +35,7 @@ void check_attributes(const Node& node) {
 
 }  // namespace
 
-std::shared_ptr<Program> Program::compile(Model model) {
+std::shared_ptr<Program> Program::compile(Model model, Runs runs) {
   guard_memory();
   unfold_integer_operators(model.graph);
   const auto shared = std::make_shared<Model>(std::move(model));
@@ -45,6 +45,7 @@ std::shared_ptr<Program> Program::compile(Model model) {
     fail(ErrorCode::Unsupported, shared->graph.name, "{} node{} cannot run:\n  {}", unsupported.size(),
          unsupported.size() == 1 ? "" : "s", fmt::join(unsupported, "\n  "));
   }
+  program->runs_ = runs;
   return program;
 }
 

@@ -5,6 +5,7 @@
 #include <string_view>
 #include <vector>
 
+#include "engine/engine.h"
 #include "engine/op.h"
 #include "graph/graph.h"
 
@@ -27,10 +28,11 @@ using InputEdit = std::function<void(size_t input, Value& value)>;
 class Program {
  public:
   /// Throws Unsupported with every node that cannot run.
-  static std::shared_ptr<Program> compile(Model model);
+  static std::shared_ptr<Program> compile(Model model, Runs runs = Runs::Often);
 
   const Model& model() const { return *model_; }
   const Graph& graph() const { return *graph_; }
+  Runs runs() const { return runs_; }
   const std::vector<Step>& steps() const { return steps_; }
   const std::vector<std::string>& value_names() const { return names_; }
   /// -1 when there is no such value.
@@ -74,6 +76,7 @@ class Program {
   friend class ProgramBuilder;
   std::shared_ptr<Model> model_;
   const Graph* graph_ = nullptr;
+  Runs runs_ = Runs::Often;
   std::vector<Step> steps_;
   std::vector<std::string> names_;
   std::map<std::string, int32_t, std::less<>> ids_;

@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "graph/build_test.h"
+#include "graph/finite.h"
 
 namespace kaon {
 namespace {
@@ -34,6 +35,32 @@ TEST(Tensor, KeepsWhatItIsGiven) {
   EXPECT_EQ(flat.shape(), (Shape{4}));
   EXPECT_EQ(flat.bytes().data(), tensor.bytes().data()) << "copies share the data";
   EXPECT_FALSE(Tensor().defined());
+}
+
+TEST(Tensor, TakesValuesOver) {
+  std::vector<float> values(1000, 3);
+  const void* before = values.data();
+  EXPECT_EQ(Tensor::of({1000}, std::move(values)).bytes().data(), before);
+  EXPECT_EQ(error_of(ErrorCode::InvalidInput, [] { Tensor::of({3}, std::vector<float>(2)); }),
+            "[3]: float32 of this shape takes 12 bytes, not 8");
+}
+
+TEST(Tensor, IsFilled) {
+  const Tensor tensor = Tensor::filled<int64_t>({2, 3}, [](std::span<int64_t> values) {
+    for (size_t i = 0; i < values.size(); ++i) values[i] = static_cast<int64_t>(i);
+  });
+  EXPECT_EQ(tensor.to_int64(), (std::vector<int64_t>{0, 1, 2, 3, 4, 5}));
+  EXPECT_EQ(tensor.shape(), (Shape{2, 3}));
+}
+
+TEST(Tensor, FirstNonFiniteOfManyThreads) {
+  std::vector<float> values(3'000'000, 1);
+  EXPECT_EQ(first_non_finite(Tensor::of({3'000'000}, values)), -1);
+  values[2'999'999] = NAN;
+  EXPECT_EQ(first_non_finite(Tensor::of({3'000'000}, values)), 2'999'999);
+  values[2'000'001] = -INFINITY;
+  values[2'000'002] = NAN;
+  EXPECT_EQ(first_non_finite(Tensor::of({3'000'000}, values)), 2'000'001);
 }
 
 TEST(Tensor, RefusesWhatDoesNotFit) {

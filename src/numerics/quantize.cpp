@@ -75,9 +75,14 @@ class BlockQuantizer {
     tensor.codes.resize(static_cast<size_t>(in_.size * element_.code_bytes()));
     tensor.scales.resize(static_cast<size_t>(plan_.tile_count()));
     if (in_.size == 0) return tensor;
+    const bool known = !format_.global_scale || global_amax >= 0;
+    if (known && format_.global_scale) tensor.global_scale = scaling_.global_scale(global_amax);
+    if (known && !format_.widen_on_overflow && steps_hold_blocks()) {
+      encode_at_once(tensor);
+      return tensor;
+    }
     const std::vector<float> amax = block_amax();
-    if (global_amax < 0) global_amax = *std::max_element(amax.begin(), amax.end());
-    tensor.global_scale = scaling_.global_scale(global_amax);
+    if (!known) tensor.global_scale = scaling_.global_scale(*std::max_element(amax.begin(), amax.end()));
     for (size_t i = 0; i < amax.size(); ++i) {
       tensor.scales[i] = static_cast<std::byte>(scaling_.code(amax[i], tensor.global_scale));
     }
@@ -99,6 +104,31 @@ class BlockQuantizer {
     const int64_t run = plan_.independent_run();
     parallel_for(0, (in_.size + run - 1) / run, std::max<int64_t>(1, kGrain / run), [&](int64_t begin, int64_t end) {
       for_each_step(plan_, begin * run, std::min(end * run, in_.size), body);
+    });
+  }
+
+  /// Whether every block lies in one step.
+  bool steps_hold_blocks() const {
+    const int64_t run = plan_.independent_run();
+    return kStep % run == 0 && plan_.row_size() % run == 0;
+  }
+
+  /// Scales and codes of a step while its numbers are in the cache.
+  void encode_at_once(BlockTensor& tensor) const {
+    const Encoder encoder(element_, options_);
+    const int64_t code_bytes = element_.code_bytes(), tile = plan_.tile();
+    for_each_block_step([&](int64_t index, int64_t count, int64_t first_tile, int64_t offset) {
+      float scratch[kStep];
+      float amax[kStep];
+      std::fill_n(amax, (count + tile - 1) / tile, 0.0f);
+      const float* x = load_floats(in_, index, count, scratch);
+      raise_amax(x, count, tile, 0, amax);
+      const int64_t first = first_tile + offset / tile;
+      for (int64_t i = 0; i * tile < count; ++i) {
+        tensor.scales[first + i] = static_cast<std::byte>(scaling_.code(amax[i], tensor.global_scale));
+      }
+      const StepScales scales(*this, tensor, first_tile, offset, count);
+      encoder.encode(x, scales.params, index, count, tensor.codes.data() + index * code_bytes);
     });
   }
 

@@ -7,6 +7,7 @@
 #include "base/parallel.h"
 #include "numerics/check.h"
 #include "numerics/float_blocks.h"
+#include "numerics/half.h"
 #include "numerics/row_plan.h"
 #include "numerics/scale.h"
 
@@ -30,18 +31,39 @@ HWY_INLINE V higher(V x, V high) {
   return hn::IfThenElse(hn::Gt(x, high), x, high);
 }
 
-/// Widens {low, high} by every value.
-HWY_INLINE void widen(const float* HWY_RESTRICT values, int64_t count, float& low, float& high) {
-  const hn::ScalableTag<float> d;
+using Tag = hn::ScalableTag<float>;
+
+struct Floats {
+  const float* HWY_RESTRICT values;
+
+  HWY_INLINE hn::Vec<Tag> vector(int64_t i) const { return hn::LoadU(Tag(), values + i); }
+  HWY_INLINE float one(int64_t i) const { return values[i]; }
+};
+
+struct BFloats {
+  const uint16_t* HWY_RESTRICT values;
+
+  HWY_INLINE hn::Vec<Tag> vector(int64_t i) const {
+    const hn::RebindToUnsigned<Tag> du;
+    const auto halves = hn::LoadU(hn::Rebind<uint16_t, Tag>(), values + i);
+    return hn::BitCast(Tag(), hn::ShiftLeft<16>(hn::PromoteTo(du, halves)));
+  }
+  HWY_INLINE float one(int64_t i) const { return bfloat16_to_float32(values[i]); }
+};
+
+/// Widens {low, high} by the values in [begin, end).
+template <class Values>
+HWY_INLINE void widen(const Values& values, int64_t begin, int64_t end, float& low, float& high) {
+  const Tag d;
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
-  int64_t i = 0;
-  if (count >= lanes) {
+  int64_t i = begin;
+  if (i + lanes <= end) {
     auto low0 = hn::Set(d, low), high0 = hn::Set(d, high);
-    if (count >= 4 * lanes) {
+    if (i + 4 * lanes <= end) {
       auto low1 = low0, low2 = low0, low3 = low0, high1 = high0, high2 = high0, high3 = high0;
-      for (; i + 4 * lanes <= count; i += 4 * lanes) {
-        const auto x0 = hn::LoadU(d, values + i), x1 = hn::LoadU(d, values + i + lanes);
-        const auto x2 = hn::LoadU(d, values + i + 2 * lanes), x3 = hn::LoadU(d, values + i + 3 * lanes);
+      for (; i + 4 * lanes <= end; i += 4 * lanes) {
+        const auto x0 = values.vector(i), x1 = values.vector(i + lanes);
+        const auto x2 = values.vector(i + 2 * lanes), x3 = values.vector(i + 3 * lanes);
         low0 = lower(x0, low0);
         low1 = lower(x1, low1);
         low2 = lower(x2, low2);
@@ -54,24 +76,35 @@ HWY_INLINE void widen(const float* HWY_RESTRICT values, int64_t count, float& lo
       low0 = lower(lower(low0, low1), lower(low2, low3));
       high0 = higher(higher(high0, high1), higher(high2, high3));
     }
-    for (; i + lanes <= count; i += lanes) {
-      const auto x = hn::LoadU(d, values + i);
+    for (; i + lanes <= end; i += lanes) {
+      const auto x = values.vector(i);
       low0 = lower(x, low0);
       high0 = higher(x, high0);
     }
     low = hn::GetLane(hn::MinOfLanes(d, low0));
     high = hn::GetLane(hn::MaxOfLanes(d, high0));
   }
-  for (; i < count; ++i) {
-    low = values[i] < low ? values[i] : low;
-    high = values[i] > high ? values[i] : high;
+  for (; i < end; ++i) {
+    const float x = values.one(i);
+    low = x < low ? x : low;
+    high = x > high ? x : high;
+  }
+}
+
+/// Widens the ranges of tiles by `count` values; the first lies at `offset` of its tile.
+template <class Values>
+HWY_INLINE void widen_row(const Values& values, int64_t count, int64_t tile, int64_t offset, float* low, float* high) {
+  for (int64_t i = 0, t = 0; i < count; ++t) {
+    const int64_t stop = std::min(count, (t + 1) * tile - offset);
+    widen(values, i, stop, low[t], high[t]);
+    i = stop;
   }
 }
 
 /// Widens {low[i], high[i]} by values[i], values[i + stride] … of `rows` rows.
 HWY_INLINE void widen_each(const float* HWY_RESTRICT values, int64_t rows, int64_t stride, int64_t count,
                            float* HWY_RESTRICT low, float* HWY_RESTRICT high) {
-  const hn::ScalableTag<float> d;
+  const Tag d;
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
   int64_t i = 0;
   for (; i + lanes <= count; i += lanes) {
@@ -107,20 +140,22 @@ int64_t rows_alike(const FloatView& in, const RowPlan& plan, int64_t row, int64_
 /// Widens the ranges of the tiles that elements [begin, end) belong to.
 void widen_tiles(const FloatView& in, const RowPlan& plan, int64_t begin, int64_t end, float* low, float* high) {
   HWY_ALIGN_MAX float scratch[kBlock];
+  const bool in_place = in.type == FloatView::Type::BFloat16 && reinterpret_cast<uintptr_t>(in.data) % 2 == 0;
+  const auto* bfloats = in_place ? static_cast<const uint16_t*>(in.data) : nullptr;
   const int64_t row_size = plan.row_size(), tile = plan.tile();
   for (int64_t index = begin; index < end;) {
     const int64_t row = index / row_size, offset = index % row_size;
     const int64_t first = plan.first_tile(row) + offset / tile;
     const int64_t rows = tile == 1 && offset == 0 ? rows_alike(in, plan, row, end) : 1;
     const int64_t count = rows > 1 ? rows * row_size : std::min({end - index, row_size - offset, kBlock});
-    const float* values = load_floats(in, index, count, scratch);
-    if (tile == 1) {
-      widen_each(values, rows, row_size, count / rows, low + first, high + first);
+    if (tile > 1 && bfloats != nullptr) {
+      widen_row(BFloats{bfloats + index}, count, tile, offset % tile, low + first, high + first);
     } else {
-      for (int64_t i = 0, t = 0; i < count; ++t) {
-        const int64_t stop = std::min(count, (t + 1) * tile - offset % tile);
-        widen(values + i, stop - i, low[first + t], high[first + t]);
-        i = stop;
+      const float* values = load_floats(in, index, count, scratch);
+      if (tile == 1) {
+        widen_each(values, rows, row_size, count / rows, low + first, high + first);
+      } else {
+        widen_row(Floats{values}, count, tile, offset % tile, low + first, high + first);
       }
     }
     index += count;

@@ -452,7 +452,7 @@ bool Lowering::emit_matmul(const PlanOp& op, int32_t a, const Shape& a_dims, int
   // A row of its own comes again and again, as texts grow by a token: no copy of the weights is worth making for it.
   // A few are done like that before oneDNN has made its general kernel.
   constexpr int64_t kFewRows = 8;
-  if (any_length_ && facts(b).is_static && a_dims.size() == 2 && a_dims[0] <= (grows_ ? kFewRows : 1)) {
+  if (any_length_ && facts(b).is_static && a_dims.size() == 2 && a_dims[0] <= (once_ ? kFewRows : 1)) {
     const at::Tensor& weights = facts(b).constant.tensor;
     const bool transposed = b_desc.data.format_desc.blocking.strides[0] == 1;
     const int32_t in = request_plain(a);
@@ -466,8 +466,8 @@ bool Lowering::emit_matmul(const PlanOp& op, int32_t a, const Shape& a_dims, int
   Product product;
   product.source = a;
   // Nor for a prompt, which comes once.
-  const bool packs = facts(b).is_static && a_dims.size() == 2 && !grows_;
-  if (facts(b).is_narrow() && grows_) {
+  const bool packs = facts(b).is_static && a_dims.size() == 2 && !once_;
+  if (facts(b).is_narrow() && once_) {
     b = widened_once(b, b_desc);
   } else if (facts(b).is_static) {
     product.weights = facts(b).constant.tensor;

@@ -143,7 +143,7 @@ Lowering::Lowering(const Program& program, PlanGraph graph, PackedWeights& packe
       described_(described),
       hooks_(std::move(hooks)),
       any_length_(takes_any_length(program)),
-      grows_(has_past(program)),
+      once_(program.runs() == Runs::Once || has_past(program)),
       states_(graph_.values.size()) {
   constexpr size_t kSlotsPerOp = 2;
   out_.slots.reserve(kSlotsPerOp * graph_.ops.size());

@@ -282,7 +282,7 @@ class Lowering {
   DescribedProducts& described_;
   HookCalls hooks_;
   bool any_length_;  ///< the program's inputs may have any length, so that plans are made often
-  bool grows_;       ///< its texts grow by a token at a time: a plan for more of them runs once
+  bool once_;        ///< a plan for more than a token runs once: it was said, or texts grow by a token at a time
   std::vector<ValueState> states_;
   std::vector<int32_t> deferred_;  ///< values that are still to be made
   std::vector<Movement> movements_;

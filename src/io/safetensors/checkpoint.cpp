@@ -34,8 +34,13 @@ std::map<std::string, std::string> read_index(const fs::path& path) {
 }
 
 void add_file(const fs::path& path, std::map<std::string, CheckpointTensor>& tensors) {
-  for (auto& [name, tensor] : read_safetensors(path)) {
-    const auto [it, added] = tensors.emplace(name, CheckpointTensor{std::move(tensor), path});
+  NamedTensors in_file = read_safetensors(path);
+  auto at = static_cast<int64_t>(fs::file_size(path));
+  for (const auto& [name, tensor] : in_file) at -= tensor.byte_size();
+  for (auto& [name, tensor] : in_file) {
+    const int64_t offset = at;
+    at += tensor.byte_size();
+    const auto [it, added] = tensors.emplace(name, CheckpointTensor{std::move(tensor), path, offset});
     if (!added) {
       fail(ErrorCode::CorruptFile, path.string(), "the tensor '{}' is also in {}", name,
            it->second.file.filename().string());

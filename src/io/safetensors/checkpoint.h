@@ -12,6 +12,7 @@ namespace kaon {
 struct CheckpointTensor {
   Tensor tensor;
   std::filesystem::path file;
+  int64_t offset = 0;  ///< of its bytes in the file
 };
 
 /// The tensors of a folder as Hugging Face lays it out, all of them mapped: those of the shards that

@@ -5,6 +5,7 @@
 #include "base/error.h"
 #include "io/files_test.h"
 #include "io/safetensors/safetensors.h"
+#include "io/safetensors/safetensors_draft.h"
 
 namespace kaon {
 namespace {
@@ -43,6 +44,34 @@ TEST_F(CheckpointTest, ShardsOfTheIndex) {
   ASSERT_EQ(tensors.size(), 2U);
   EXPECT_EQ(tensors.at("b").tensor.as<float>()[0], 2);
   EXPECT_EQ(tensors.at("b").file.filename(), "2.safetensors");
+}
+
+TEST_F(CheckpointTest, TensorsAreCopiedFromFileToFile) {
+  std::vector<float> many(100'000);
+  for (size_t i = 0; i < many.size(); ++i) many[i] = static_cast<float>(i);
+  write_safetensors({{"bytes", Tensor::of({3}, std::vector<uint8_t>{7, 8, 9})},
+                     {"many", Tensor::of({100'000}, many)},
+                     {"none", Tensor::of({0}, std::vector<float>{})}},
+                    folder_ / "model.safetensors");
+  const auto tensors = read_checkpoint(folder_.path());
+  ASSERT_EQ(tensors.size(), 3U);
+  SafetensorsDraft draft(folder_ / "copy", {{"x", DType::Float32, {100'000}},
+                                            {"y", DType::UInt8, {3}},
+                                            {"z", DType::Float32, {0}},
+                                            {"lost", DType::UInt8, {3}}});
+  draft.copy("x", tensors.at("many"));
+  draft.copy("y", tensors.at("bytes"));
+  draft.copy("z", tensors.at("none"));
+  CheckpointTensor lost = tensors.at("bytes");
+  lost.file = folder_ / "gone";  // what is mapped serves where the kernel cannot copy
+  draft.copy("lost", lost);
+  EXPECT_THROW(draft.copy("y", tensors.at("many")), Error);
+  draft.finish();
+  std::map<std::string, Tensor> read;
+  for (auto& [name, tensor] : read_safetensors(folder_ / "copy")) read[name] = tensor;
+  EXPECT_EQ(read.at("x").to_float(), many);
+  EXPECT_EQ(read.at("y").to_int64(), (std::vector<int64_t>{7, 8, 9}));
+  EXPECT_EQ(read.at("lost").to_int64(), (std::vector<int64_t>{7, 8, 9}));
 }
 
 TEST_F(CheckpointTest, WithoutAnIndex) {

@@ -38,13 +38,29 @@ SafetensorsDraft::~SafetensorsDraft() {
   if (file_ >= 0) ::close(file_);
 }
 
-void SafetensorsDraft::write(const std::string& name, int64_t offset, std::span<const std::byte> bytes) {
+int64_t SafetensorsDraft::place_of(const std::string& name, int64_t offset, int64_t bytes) const {
   const auto it = places_.find(name);
-  if (it == places_.end() || offset < 0 || std::ssize(bytes) > it->second.end - it->second.begin - offset) {
-    fail(ErrorCode::InvalidInput, path_.string(), "{} bytes at {} of the tensor '{}' have no place", bytes.size(),
-         offset, name);
+  if (it == places_.end() || offset < 0 || bytes > it->second.end - it->second.begin - offset) {
+    fail(ErrorCode::InvalidInput, path_.string(), "{} bytes at {} of the tensor '{}' have no place", bytes, offset,
+         name);
   }
-  write_at(it->second.begin + offset, bytes);
+  return it->second.begin + offset;
+}
+
+void SafetensorsDraft::write(const std::string& name, int64_t offset, std::span<const std::byte> bytes) {
+  write_at(place_of(name, offset, std::ssize(bytes)), bytes);
+}
+
+void SafetensorsDraft::copy(const std::string& name, const CheckpointTensor& from) {
+  const int64_t all = from.tensor.byte_size();
+  off_t in = from.offset, out = place_of(name, 0, all);
+  const int file = ::open(from.file.c_str(), O_RDONLY | O_CLOEXEC);
+  const off_t end = out + all;
+  ssize_t count = file < 0 ? -1 : 1;
+  while (count > 0 && out < end) count = ::copy_file_range(file, &in, file_, &out, static_cast<size_t>(end - out), 0);
+  if (file >= 0) ::close(file);
+  // Not every pair of file systems can.
+  if (out < end) write_at(out, from.tensor.bytes().last(static_cast<size_t>(end - out)));
 }
 
 void SafetensorsDraft::write_at(int64_t at, std::span<const std::byte> bytes) {

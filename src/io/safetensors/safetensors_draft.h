@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "io/safetensors/checkpoint.h"
 #include "io/safetensors/safetensors.h"
 
 namespace kaon {
@@ -33,6 +34,8 @@ class SafetensorsDraft {
 
   /// Bytes of a tensor, from its byte `offset` on. Throws InvalidInput where they reach beyond it.
   void write(const std::string& name, int64_t offset, std::span<const std::byte> bytes);
+  /// The whole of a tensor, which has its bytes in a file already: the kernel copies them if it can.
+  void copy(const std::string& name, const CheckpointTensor& from);
   /// Everything is on its way to the disk, or an error says why not.
   void finish();
 
@@ -44,6 +47,8 @@ class SafetensorsDraft {
     int64_t end = 0;
   };
 
+  /// Where bytes from `offset` on of a tensor go.
+  int64_t place_of(const std::string& name, int64_t offset, int64_t bytes) const;
   void write_at(int64_t at, std::span<const std::byte> bytes);
 
   std::filesystem::path path_;
