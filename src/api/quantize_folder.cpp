@@ -57,7 +57,6 @@ class FolderQuantizer {
       : in_(in), out_(out), data_(data), options_(options), model_(lm::LanguageModel::open(in)) {}
 
   QuantizeReport run(const Config& config) {
-    const Recycling recycling;  // blocks are much alike
     const Checkpoint checkpoint = read_checkpoint(in_);
     if (model_.config().has({"quantization_config"})) {
       fail(ErrorCode::InvalidInput, in_.string(), "is quantized already; a float checkpoint is needed");
@@ -247,6 +246,7 @@ class FolderQuantizer {
     for (int64_t i = 0; i < 2 * kTokens; ++i) ids.push_back((i * 7919 + 13) % model_.facts().vocabulary);
     const Tensor hidden = Engine(file.embedding()).run({{"input_ids", Tensor::of<int64_t>({2, kTokens}, ids)}}).front();
     double worst = 0;
+    const Recycling recycling;  // blocks are much alike
     for (const int64_t i : std::set<int64_t>{0, model_.facts().layers - 1}) {
       Model block = model_.block(i);
       const std::optional<Config> own = config_of_part(plan_.config, block.graph);
