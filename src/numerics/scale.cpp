@@ -42,7 +42,8 @@ class ScaleChooser {
     lowest_ = static_cast<double>(format.integer_min());
     highest_ = static_cast<double>(format.integer_max());
     steps_ = format.integer_max() - format.integer_min();
-    most_ = static_cast<float>(steps_ / 2);
+    const int64_t half = steps_ / 2;
+    most_ = static_cast<float>(half);
     if (!asymmetric_ && !format.is_signed) middle_ = int32_t{1} << (format.bits - 1);
   }
 
